@@ -1,0 +1,431 @@
+"""`Call`: one stoppable piece of work against a provider.
+
+A call runs HTTP exchanges one at a time and can be ended at any instant, from any thread. The rules:
+
+- **One ending.** A call ends once: finished, aborted, closed, cancelled or failed. Whoever wants to end it
+  offers an `Ending`; a single atomic `setdefault` says whose was first, and every other offer is void.
+- **First the socket, then the rest.** The winner of a stop releases the claim and shuts the socket by
+  system calls before it returns. What touches the loop (waking the reader, cancelling the opening task)
+  is sent there with `call_soon_threadsafe`, always, whichever thread it is.
+- **No lost stop.** The call publishes an exchange *before* it looks for an ending, a stop ends the call
+  *before* it looks for an exchange: one of the two sees the other.
+- **The reader is woken, not cancelled.** A read waits on a future of its own. So a `CancelledError` that
+  comes out of that wait is always the caller's.
+- **One timer.** It holds the call weakly and is armed for the earliest deadline; a deadline that moved
+  away is noticed when the timer fires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import random
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .abort_signal import AbortError, AbortSignal
+from .codecs.http_error import http_error
+from .errors import MMSPError, UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
+from .request import HttpRequest
+from .settings import Limits, Timeouts
+from .transport import Exchange, Pool, Route, TransportError
+
+__all__ = ["Call", "Claim", "Connector", "Ending", "Outcome"]
+
+_ERROR_BODY_WAIT = 5.0  # s, for the rest of an error's body
+
+
+class Outcome(enum.Enum):
+    FINISHED = "finished"
+    ABORTED = "aborted"
+    CLOSED = "closed"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class Ending:
+    """How a call ended. `error` is what the caller is still owed, once; what had arrived goes before it
+    where the ending came from outside the reader (`drains`)."""
+
+    __slots__ = ("drains", "error", "outcome", "reason")
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        error: BaseException | None = None,
+        *,
+        reason: Any = None,
+        drains: bool = False,
+    ) -> None:
+        self.outcome = outcome
+        self.error = error
+        self.reason = reason
+        self.drains = drains
+
+
+class Claim:
+    """The right of one stateful call to its client. Taken and freed in single atomic steps."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free = [None]
+
+    def take(self) -> bool:
+        try:
+            self._free.pop()
+        except IndexError:
+            return False
+        return True
+
+    def free(self) -> None:
+        """Only for who has taken it, once."""
+        self._free.append(None)
+
+
+class Connector:
+    """What the calls of one client share: who it is, how it reaches a URL, how long it waits."""
+
+    def __init__(
+        self,
+        *,
+        client: str,
+        route: Callable[[str], Route],
+        timeouts: Timeouts,
+        limits: Limits,
+        max_retries: int,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        self.client = client
+        self.route = route
+        self.timeouts = timeouts
+        self.limits = limits
+        self.max_retries = max_retries
+        self.secrets = secrets
+
+    def __repr__(self) -> str:
+        return f"<Connector of {self.client}>"
+
+
+class Call:
+    """The base of `Stream`; see the module's docstring for its rules."""
+
+    def __init__(self, connector: Connector, signal: AbortSignal | None) -> None:
+        self._connector = connector
+        self._signal = signal
+        self._endings: dict[str, Ending] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._exchange: Exchange | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._total_at: float | None = None
+        self._wake_at: float | None = None
+        self._sent_at = 0.0
+        self._claims: list[Claim] = []
+
+    # stopping
+
+    def abort(self, reason: Any = None) -> None:
+        """Stop now, from any thread: the provider's connection is shut when this returns."""
+        if self.signal_cut(reason):
+            self.signal_settle()
+
+    def signal_cut(self, reason: Any) -> bool:
+        """The part of an abort that cannot wait (`abort_signal.Listener`)."""
+        if not self._end(Ending(Outcome.ABORTED, AbortError(reason), reason=reason, drains=True)):
+            return False
+        self._cut()
+        return True
+
+    def signal_settle(self) -> None:
+        """The part of an abort that needs the loop (`abort_signal.Listener`)."""
+        self._on_loop(self._settle)
+
+    def _end(self, ending: Ending) -> bool:
+        """Offer an ending; True when it is the one that counts."""
+        if self._endings.setdefault("ending", ending) is not ending:
+            return False
+        if ending.outcome is not Outcome.FINISHED:  # a finished call has yet to record its turn
+            self._let_go()
+        return True
+
+    def _let_go(self) -> None:
+        """Release the claim and the signal."""
+        with contextlib.suppress(IndexError):
+            self._claims.pop().free()
+        if self._signal is not None:
+            self._signal._forget(self)
+
+    def _hold(self, claim: Claim) -> bool:
+        """Take `claim` for as long as this call lives; False when another call has it.
+
+        A stop that lands in here frees it: either the stop finds it written down, or this finds the stop.
+        """
+        if not claim.take():
+            return False
+        self._claims.append(claim)
+        if self._endings:
+            self._let_go()
+        return True
+
+    def _cut(self) -> None:
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.cut()
+
+    def _on_loop(self, work: Callable[[], None]) -> None:
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(work)
+            except RuntimeError:
+                pass  # the loop was closed: nothing of ours is left on it
+
+    def _settle(self) -> None:
+        """On the loop, after the end: leave nothing behind and wake whoever reads."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._exchange is not None:
+            self._exchange.abandon()
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _gone(self) -> None:
+        """Wait until nothing of this call is on the network: two or three turns of the loop after its end.
+
+        It does not wait for whoever ended the call to come round to `_settle`: that may be a thread that
+        has a thousand calls to end.
+        """
+        if self._exchange is not None and not self._exchange.gone:
+            self._settle()
+            while not self._exchange.gone:
+                await asyncio.sleep(0)  # noqa: ASYNC110 - it is a matter of turns
+
+    # waiting
+
+    async def _wait(self, wake_at: float | None) -> None:
+        """Until something happens, or the loop's clock shows `wake_at`.
+
+        A cancelled wait ends the call: the reader is going away.
+        """
+        loop = self._loop
+        assert loop is not None
+        waiter = self._waiter = loop.create_future()
+        if self._exchange is not None:
+            self._exchange.waiter = waiter
+        self._wake_at = wake_at
+        self._arm()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._stop(Ending(Outcome.CANCELLED))
+            raise
+        finally:
+            self._waiter = None
+            self._wake_at = None
+
+    def _stop(self, ending: Ending) -> bool:
+        """End the call from a task on its loop."""
+        won = self._end(ending)
+        if won:
+            self._cut()
+            self._settle()
+        return won
+
+    def _arm(self) -> None:
+        """Have the timer fire no later than the earliest deadline."""
+        due = self._wake_at
+        if self._total_at is not None and (due is None or self._total_at < due):
+            due = self._total_at
+        if due is None or self._loop is None or self._endings:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, _tick, weakref.ref(self))
+
+    def _on_timer(self) -> None:
+        assert self._loop is not None
+        self._timer = None
+        now = self._loop.time()
+        if self._total_at is not None and now >= self._total_at:
+            self._stop(
+                Ending(
+                    Outcome.FAILED,
+                    self._timeout("total", self._connector.timeouts.total),
+                    drains=True,
+                )
+            )
+        elif self._wake_at is not None and now >= self._wake_at:
+            self._wake()
+        else:
+            self._arm()
+
+    def _timeout(self, phase: str, seconds: float | None) -> UpstreamTimeoutError:
+        what = {
+            "connect": "No connection to the provider",
+            "first_event": "No content from the provider",
+            "idle": "The provider was silent",
+            "total": "The call was not over",
+        }[phase]
+        after = "for" if phase == "idle" else "after"
+        return UpstreamTimeoutError(
+            f"{what} {after} {seconds:g} s. Raise Timeouts({phase}=…) if it may take longer.",
+            client=self._connector.client,
+            phase=phase,
+            seconds=seconds or 0.0,
+        )
+
+    # running exchanges
+
+    def _enter(self) -> None:
+        """The first step of the first read: from here on a stop has something to stop."""
+        self._loop = asyncio.get_running_loop()
+        if self._signal is not None:
+            self._signal._listen(self)
+        if self._connector.timeouts.total is not None:
+            self._total_at = self._loop.time() + self._connector.timeouts.total
+            self._arm()
+
+    async def _open(self, request: HttpRequest) -> Exchange | None:
+        """Send `request` until an answer begins; None when the call has ended meanwhile.
+
+        Tries again what may be tried again. Raises `UpstreamError`, `UpstreamConnectionError` or
+        `UpstreamTimeoutError`.
+        """
+        attempt = 0
+        while True:
+            try:
+                return await self._attempt(request)
+            except (UpstreamError, UpstreamConnectionError, UpstreamTimeoutError) as error:
+                wait = self._wait_before_retry(error, attempt)
+                if wait is None:
+                    raise
+            attempt += 1
+            await self._sleep(wait)
+
+    async def _attempt(self, request: HttpRequest) -> Exchange | None:
+        assert self._loop is not None
+        exchange = self._begin(request, fresh=False)
+        connect_by = _after(self._loop, self._connector.timeouts.connect)
+        while not self._endings:
+            if 200 <= exchange.status < 300:
+                return exchange  # whatever has happened since: what arrived comes first
+            if exchange.status:
+                await self._refused(exchange)
+            elif exchange.failure is None:
+                await self._wait(self._check(exchange, connect_by))
+            elif exchange.reused and not exchange.answered:
+                exchange = self._begin(request, fresh=True)  # a kept connection that had died
+            else:
+                raise self._connection_error(exchange.failure)
+        return None
+
+    def _begin(self, request: HttpRequest, *, fresh: bool) -> Exchange:
+        assert self._loop is not None
+        connector = self._connector
+        try:
+            exchange = Exchange(
+                Pool.current(), connector.route(request.url), request, connector.limits
+            )
+        except TransportError as failure:
+            raise self._connection_error(failure) from None
+        self._exchange = exchange
+        if self._endings:
+            exchange.cut()
+        else:
+            self._sent_at = 0.0
+            exchange.begin(fresh=fresh)
+        return exchange
+
+    def _check(self, exchange: Exchange, connect_by: float | None) -> float | None:
+        """When to look again while no head has come; raises when a time-out is over."""
+        assert self._loop is not None
+        timeouts = self._connector.timeouts
+        now = self._loop.time()
+        if exchange.connecting:
+            if connect_by is not None and now >= connect_by:
+                exchange.abandon()
+                raise self._timeout("connect", timeouts.connect)
+            return connect_by
+        self._sent_at = self._sent_at or now
+        return self._check_first_event(now)
+
+    def _check_first_event(self, now: float) -> float | None:
+        limit = self._connector.timeouts.first_event
+        if limit is None:
+            return None
+        if now >= self._sent_at + limit:
+            raise self._timeout("first_event", limit)
+        return self._sent_at + limit
+
+    async def _refused(self, exchange: Exchange) -> None:
+        """Raise the `UpstreamError` of an answer that is not a 2xx."""
+        assert self._loop is not None
+        limit = self._connector.limits.error_body_bytes
+        body = bytearray()
+        until = self._loop.time() + _ERROR_BODY_WAIT
+        while not self._endings:
+            body += exchange.take()
+            if (
+                len(body) >= limit
+                or exchange.ended
+                or exchange.failure is not None
+                or self._loop.time() >= until
+            ):
+                exchange.abandon()
+                raise http_error(
+                    exchange.status,
+                    exchange.headers,
+                    bytes(body[:limit]),
+                    client=self._connector.client,
+                    now=time.time(),
+                    secrets=self._connector.secrets,
+                )
+            await self._wait(until)
+
+    def _connection_error(self, failure: TransportError) -> MMSPError:
+        return UpstreamConnectionError(
+            f"No answer from the provider: {failure}",
+            client=self._connector.client,
+            phase=failure.phase,
+            retryable=failure.retryable,
+        )
+
+    def _wait_before_retry(
+        self, error: UpstreamError | UpstreamConnectionError | UpstreamTimeoutError, attempt: int
+    ) -> float | None:
+        """Seconds until the next attempt, None when there is to be none."""
+        retryable = error.retryable
+        if isinstance(error, UpstreamTimeoutError):
+            retryable = error.phase == "connect"
+        if self._endings or not retryable or attempt >= self._connector.max_retries:
+            return None
+        asked = error.retry_after if isinstance(error, UpstreamError) else None
+        if asked is not None and asked > 0:
+            return asked if asked <= self._connector.limits.retry_wait else None
+        return float(min(0.5 * 2**attempt, 8.0)) * random.uniform(0.75, 1.0)
+
+    async def _sleep(self, seconds: float) -> None:
+        assert self._loop is not None
+        until = self._loop.time() + seconds
+        while not self._endings and self._loop.time() < until:
+            await self._wait(until)
+
+
+def _after(loop: asyncio.AbstractEventLoop, seconds: float | None) -> float | None:
+    return None if seconds is None else loop.time() + seconds
+
+
+def _tick(reference: weakref.ref[Call]) -> None:
+    call = reference()
+    if call is not None:
+        call._on_timer()

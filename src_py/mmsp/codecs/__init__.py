@@ -1,0 +1,1 @@
+"""Codecs: how each wire protocol is spoken, as pure functions of bytes and plain data."""

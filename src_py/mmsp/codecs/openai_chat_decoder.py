@@ -1,0 +1,329 @@
+"""The answer of a Chat Completions server, chunk by chunk.
+
+Each chunk is read in one order: thinking, text, tool calls, refusal, why it ended, what it cost.
+Only the first choice counts. Thinking comes in one of four places, and `reasoning_field` in its
+fidelity says which, so that it can go back there.
+
+Tool calls are told apart by `index`. Servers disagree on the rest, so a piece begins another call
+only where it must: at an index, or under an id, not seen before; at a known index with a name and
+another id; without ids, with another name, or after arguments that were complete. A call that is
+said again in full is the same call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..dialects.chat import ChatDialect
+from ..errors import StreamProtocolError
+from ..grammar import Assembler
+from .http_error import Complaint, complaint, stream_error
+from .openai_chat_chunk import (
+    CallPiece,
+    Choice,
+    Chunk,
+    Delta,
+    Detail,
+    Usage,
+    content_parts,
+    decode,
+    forgive,
+    plain,
+)
+
+__all__ = ["THINKING_PARTS", "ChatDecoder"]
+
+THINKING_PARTS = "content"  # the `reasoning_field` of thinking that came as typed parts of content
+
+_END = b"[DONE]"
+_SHOWN = 200  # characters of an answer that cannot be read
+
+# One object each for the whole stream: that it is the same again is then seen at a glance.
+_IN_REASONING_CONTENT = {"reasoning_field": "reasoning_content"}
+_IN_REASONING = {"reasoning_field": "reasoning"}
+_IN_PARTS = {"reasoning_field": THINKING_PARTS}
+
+
+@dataclass(slots=True)
+class _Call:
+    id: int  # ours
+    name: str
+    call_id: str
+
+
+class ChatDecoder:
+    """Tells `assembler` what a Chat Completions server says. `terminal` is set by its end mark."""
+
+    def __init__(
+        self, assembler: Assembler, dialect: ChatDialect, *, client: str, host: str
+    ) -> None:
+        self.terminal = False
+        self._assembler = assembler
+        self._dialect = dialect
+        self._client = client
+        self._repairs_usage = _is_below(host, dialect.uncounted_reasoning)
+        self._halves: dict[str, str] = {}  # first halves of characters, by field
+        self._signed: dict[str, str] | None = None  # the last signature of `reasoning_details`
+        self._block = 0  # counts what those signatures end
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    def feed(self, event: str, data: bytes) -> None:
+        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
+        if self.terminal:
+            return
+        if event == "error":
+            raise self._reported(data)
+        try:
+            chunk = decode(data)
+        except (ValueError, RecursionError):
+            self._odd(data)
+        else:
+            self._read(chunk)
+            if chunk.choices is None and chunk.usage is None:
+                self._complain(plain(data))
+
+    def whole(self, body: bytes) -> None:
+        """A 200 answer that is no stream: a whole completion, or what went wrong instead."""
+        try:
+            answer = plain(body)
+        except ValueError:
+            answer = None
+        self._complain(answer)
+        if not isinstance(answer, dict) or "choices" not in answer:
+            raise self._unreadable("neither a stream nor a completion", body)
+        self._forgive(answer)
+        self.terminal = True
+
+    # ---- a chunk
+
+    def _read(self, chunk: Chunk) -> None:
+        if chunk.usage is not None:
+            self._usage(chunk.usage)
+        if chunk.error:
+            self._complain({"error": chunk.error})
+        choices = chunk.choices
+        if choices:
+            choice: Choice | None = choices[0]
+            if choice is not None and choice.index:
+                choice = next((each for each in choices if not each.index), None)
+            if choice is not None:
+                self._choice(choice)
+
+    def _choice(self, choice: Choice) -> None:
+        if choice.delta is not None:
+            self._delta(choice.delta)
+        elif choice.message is not None and not self._assembler.content:
+            self._message(choice.message)
+        if choice.finish_reason:
+            words = self._dialect.finish_words
+            self._assembler.finish(words.get(choice.finish_reason, "unknown"))
+
+    def _delta(self, delta: Delta) -> None:
+        say = self._assembler
+        if delta.reasoning_details and self._dialect.reasoning_details:
+            for block in delta.reasoning_details:
+                self._detail(block)
+        elif delta.reasoning_content:
+            where = None if delta.reasoning else _IN_REASONING_CONTENT
+            say.thinking("reasoning_content", delta.reasoning_content, where)
+        elif delta.reasoning:
+            say.thinking("reasoning", delta.reasoning, _IN_REASONING)
+        if delta.content:
+            say.text("content", delta.content)
+        if delta.tool_calls:
+            for piece in delta.tool_calls:
+                self._call(piece)
+        if delta.refusal:
+            say.text("refusal", delta.refusal)
+
+    def _message(self, message: Delta) -> None:
+        """A message that came whole: its calls are whole too, numbered or not."""
+        for number, call in enumerate(message.tool_calls or ()):
+            if call.index is None:
+                call.index = number
+        self._delta(message)
+
+    def _detail(self, block: Detail) -> None:
+        """A block of hidden or mirrored reasoning; a signature ends what it signs."""
+        text = block.summary or block.text or ""
+        signature = self._signature(block)
+        if signature == self._signed:
+            signature = None
+        self._assembler.thinking(("reasoning_details", self._block), text, signature)
+        if signature:
+            self._signed = signature
+            self._block += 1
+
+    def _signature(self, block: Detail) -> dict[str, str] | None:
+        if block.type == "reasoning.encrypted" and block.data:
+            fields = {"encrypted_content": block.data}
+        elif block.signature:
+            fields = {"reasoning_signature": block.signature}
+        else:
+            return None
+        if block.format:
+            fields["format"] = block.format
+        if block.id:
+            fields["reasoning_id"] = block.id
+        return fields
+
+    def _usage(self, usage: Usage) -> None:
+        read, wrote = usage.prompt_tokens_details, usage.completion_tokens_details
+        cached = read.cached_tokens if read else None
+        thoughts = wrote.reasoning_tokens if wrote else None
+        prompt, response = usage.prompt_tokens, usage.completion_tokens
+        if prompt is not None:
+            prompt -= cached or 0
+        if response is not None:
+            response -= thoughts or 0
+            if response < 0 and self._repairs_usage:
+                response += thoughts or 0
+        self._assembler.usage(cached=cached, prompt=prompt, thoughts=thoughts, response=response)
+
+    # ---- tool calls
+
+    def _call(self, piece: CallPiece) -> None:
+        function = piece.function
+        name = (function and function.name) or ""
+        arguments = (function and function.arguments) or ""
+        call = self._known(piece, name, arguments)
+        if call is None:
+            if not (name or piece.id or arguments):
+                return
+            call = self._begin(piece, name)
+        elif name and self._is_whole(call, arguments):
+            return
+        if arguments:
+            self._assembler.tool_arguments(call.id, arguments)
+
+    def _known(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
+        """The call that the piece goes on with, None if it begins another."""
+        if piece.index is None and not piece.id:
+            call = self._calls[-1] if self._calls else None
+        else:
+            call = None if piece.index is None else self._by_index.get(piece.index)
+        if call is None:
+            return self._known_by_id(piece, name, arguments)
+        if not name or piece.id == call.call_id:
+            return call
+        if piece.id or name != call.name or self._follows_whole(call, arguments):
+            return None
+        return call
+
+    def _known_by_id(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
+        call = self._by_id.get(piece.id or "")
+        if call is None or not name:
+            return call
+        same = name == call.name and (piece.index is None or self._is_whole(call, arguments))
+        return call if same else None
+
+    def _follows_whole(self, call: _Call, arguments: str) -> bool:
+        """Whether arguments begin anew after those of `call` were complete."""
+        if not arguments.startswith("{"):
+            return False
+        before = self._assembler.arguments_of(call.id) or ""
+        return before != arguments and _is_object(before)
+
+    def _is_whole(self, call: _Call, arguments: str) -> bool:
+        """Whether `arguments` are complete and what the call has already."""
+        return (
+            arguments.startswith("{")
+            and arguments.endswith("}")
+            and arguments == self._assembler.arguments_of(call.id)
+            and _is_object(arguments)
+        )
+
+    def _begin(self, piece: CallPiece, name: str) -> _Call:
+        if piece.index is not None and (replaced := self._by_index.get(piece.index)):
+            self._assembler.end_item(replaced.id)
+        call = _Call(len(self._calls), name, piece.id or self._id_for(name))
+        self._assembler.tool_call(call.id, call.name, call.call_id)
+        self._calls.append(call)
+        if piece.index is not None:
+            self._by_index[piece.index] = call
+        self._by_id[call.call_id] = call
+        return call
+
+    def _id_for(self, name: str) -> str:
+        """An id for a call that came without: its tool's name, numbered from the second on."""
+        if not (name and self._dialect.names_calls):
+            return ""
+        number = 1 + sum(call.name == name for call in self._calls)
+        return name if number == 1 else f"{name}_{number}"
+
+    # ---- what does not fit
+
+    def _odd(self, data: bytes) -> None:
+        """Data that is no chunk as documented: the end mark, a heartbeat, or an imitator's form."""
+        text = data.strip()
+        if text.startswith(_END):
+            self.terminal = True
+            return
+        if not text or text.startswith(b":"):
+            return
+        try:
+            answer = plain(data)
+        except ValueError:
+            raise self._unreadable("no JSON", data) from None
+        if isinstance(answer, dict):
+            self._forgive(answer)
+
+    def _forgive(self, answer: dict[str, Any]) -> None:
+        for kind, words in content_parts(answer):
+            words = self._mend("content", words)
+            if kind == "text":
+                self._assembler.text("content", words)
+            else:
+                self._assembler.thinking("content", words, _IN_PARTS)
+        self._read(forgive(answer, self._mend))
+        if not answer.get("choices"):
+            self._complain(answer)
+
+    def _mend(self, field: str, text: str) -> str:
+        """`text` in whole characters: one that JavaScript cut in two is put together again."""
+        half = self._halves.pop(field, "")
+        if text[:1] and "\udc00" <= text[0] <= "\udfff":
+            text = half + text
+        if text[-1:] and "\ud800" <= text[-1] <= "\udbff":
+            self._halves[field], text = text[-1], text[:-1]
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def _complain(self, answer: Any) -> None:
+        """Raise if `answer` reports a failure."""
+        found = complaint(answer)
+        if found is not None:
+            raise stream_error(found, client=self._client)
+
+    def _reported(self, data: bytes) -> Exception:
+        """The failure that an `error` event reports, in whatever form."""
+        try:
+            answer = plain(data)
+        except ValueError:
+            answer = _first_part(data)
+        found = complaint(answer) or complaint({"error": answer}) or Complaint("")
+        return stream_error(found, client=self._client)
+
+    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
+        shown = repr(_first_part(data)) if data else "it is empty"
+        return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _first_part(data: bytes) -> str:
+    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]
+
+
+def _is_below(host: str, domains: tuple[str, ...]) -> bool:
+    name = host.rpartition(":")[0] or host
+    return any(name == domain or name.endswith(f".{domain}") for domain in domains)

@@ -1,0 +1,627 @@
+"""The grammar of an answer: which item begins, continues and is done.
+
+    stream := delta_event* stop_event
+    items  := group*                    one item per delta event, in order
+    group  := K.delta+ K.done           K a row of `KINDS`
+
+A decoder tells the `Assembler` what it saw on its wire, in its wire's own ids; the assembler alone
+makes items of it. Its rules:
+
+1. **One item is open at a time.** What has the open item's kind and id continues it; anything else
+   begins a new item, and the old one's `.done` goes out just before the new one's first delta. The
+   last item's `.done` waits for `complete`: until the wire has ended well nothing looks finished.
+2. **A `.done` is its first delta** with the growing field replaced by the join of all pieces (a
+   call's arguments: parsed), plus the fidelity.
+3. **An end on the wire** (`end_item`, `finish`) closes the item to further deltas and no more. The
+   same id after it begins an item of its own, except for arguments, which then belong to nothing.
+4. **Parallel calls wait their turn.** While a call is open, another call's pieces are held back, and
+   go out as one delta when the open call is over: ended, followed by another kind, or finished.
+5. **Fidelity once.** At most one delta of a group carries it and the `.done` repeats it. The same
+   again is dropped, a second one that differs is an error.
+6. **Nothing empty goes out**, except a call's first delta, which names it, and fidelity, which may
+   travel alone on an empty delta.
+7. **Whole pictures**: what is whole in one piece (`Kind.whole`, and pictures among inline data) is an
+   item of its own each time.
+
+After an abort the assembler is told to `drain`: what had arrived still makes deltas, but a finish
+only says that it is `over`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from .errors import (
+    EmptyResponseError,
+    IncompleteStreamError,
+    StreamProtocolError,
+    ToolCallArgumentParseError,
+    UnknownEventError,
+    preview,
+)
+from .types import FinishReason, UsageMetadata
+
+__all__ = ["KINDS", "Assembler", "Kind"]
+
+Item = dict[str, Any]
+Fidelity = dict[str, Any]
+
+
+class _Pieces(Protocol):
+    """What joins the pieces of a growing field in time and memory proportional to their length."""
+
+    def write(self, piece: Any, /) -> Any: ...
+
+    def getvalue(self) -> Any: ...
+
+
+class _Numbers(list[float]):
+    write = list.extend
+
+    def getvalue(self) -> list[float]:
+        return list(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row of the table: the field that grows, how its pieces join, what only a first delta says."""
+
+    name: str
+    grows: str
+    pieces: Callable[[], _Pieces]
+    said_once: tuple[str, ...] = ()
+    whole: bool = False
+    thought: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("text", "text", io.StringIO),
+        Kind("thinking", "thinking", io.StringIO, thought=True),
+        Kind("tool_call", "arguments", io.StringIO, said_once=("name", "tool_call_id")),
+        Kind("inline_data", "data", io.BytesIO),
+        Kind("inline_thinking", "data", io.BytesIO, whole=True, thought=True),
+        Kind("embedding", "embedding", _Numbers, whole=True),
+    )
+}
+_TEXT = KINDS["text"]
+_THINKING = KINDS["thinking"]
+_TOOL_CALL = KINDS["tool_call"]
+_INLINE_DATA = KINDS["inline_data"]
+_INLINE_THINKING = KINDS["inline_thinking"]
+_EMBEDDING = KINDS["embedding"]
+
+_NOTHING: Any = object()  # an id that no item has
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """An item on its way: open, or a call held back. `first` is its first delta without fidelity."""
+
+    kind: Kind
+    id: Hashable
+    first: Item
+    pieces: _Pieces
+    given: Fidelity | None = None  # the fidelity as the decoder gave it
+    fidelity: Fidelity | None = None  # the same with wire and host
+    ended: bool = False  # no further deltas
+    ended_on_wire: bool = False  # by an end of its own, not by the turn's finish
+
+    def delta(self, piece: Any) -> Item:
+        """A later delta of the group."""
+        return {
+            **self.first,
+            **dict.fromkeys(self.kind.said_once, ""),
+            self.kind.grows: piece,
+        }
+
+    def done(self) -> Item:
+        """The item as it stands; a call's arguments are text still."""
+        item = {**self.first, "type": f"{self.kind.name}.done"}
+        item[self.kind.grows] = self.pieces.getvalue()
+        if self.fidelity is not None:
+            item["fidelity"] = self.fidelity
+        return item
+
+
+@dataclass(slots=True)
+class _Usage:
+    cached: int | None = None
+    prompt: int | None = None
+    thoughts: int | None = None
+    response: int | None = None
+
+    def metadata(self) -> UsageMetadata:
+        return {
+            "cached_tokens": self.cached,
+            "prompt_tokens": self.prompt,
+            "thoughts_tokens": self.thoughts,
+            "response_tokens": self.response,
+        }
+
+
+class Assembler:
+    """Makes items of what a decoder saw; one per answer.
+
+    `client` names the client in errors; `wire` and `host` mark the fidelity that is made here;
+    `strict` makes unknown events errors.
+
+    `out` holds the items ready to be handed over, oldest first. `content` grows with every call that
+    brought content, so that a reader can tell an answer that goes on from a mere sign of life.
+    """
+
+    def __init__(
+        self, *, client: str, wire: str = "", host: str = "", strict: bool = False
+    ) -> None:
+        self.out: deque[Item] = deque()
+        self.content = 0
+        self.over = False
+        self._client = client
+        self._origin = {"wire": wire, "host": host} if wire else {}
+        self._strict = strict
+        self._draining = False
+        self._reason: FinishReason | None = None
+        self._after_finish: Item | None = None  # the first item that went out after the finish
+        self._usage: _Usage | None = None
+        self._calls = False
+        self._done: list[Item] = []
+        self._arguments: dict[Hashable, str] = {}  # of finished calls
+        self._held: dict[Hashable, _Group] = {}
+        self._group: _Group | None = None
+        # The three hot paths compare with the id below that is the open item's, if it can continue.
+        self._text: Hashable = _NOTHING
+        self._thinking: Hashable = _NOTHING
+        self._call: Hashable = _NOTHING
+        self._given: Fidelity | None = None
+        self._write: Callable[[Any], Any] = io.StringIO().write
+        self._send = self.out.append
+
+    # ---- what a decoder saw
+
+    def text(self, id: Hashable, piece: str, fidelity: Fidelity | None = None) -> None:
+        """A piece of the answer's text."""
+        if id == self._text and (fidelity is None or fidelity is self._given):
+            if piece:
+                self.content += 1
+                self._write(piece)
+                self._send({"type": "text.delta", "text": piece})
+            return
+        self._piece(_TEXT, id, {"type": "text.delta", "text": piece}, fidelity)
+
+    def thinking(self, id: Hashable, piece: str, fidelity: Fidelity | None = None) -> None:
+        """A piece of the model's thinking in words."""
+        if id == self._thinking and (fidelity is None or fidelity is self._given):
+            if piece:
+                self.content += 1
+                self._write(piece)
+                self._send({"type": "thinking.delta", "thinking": piece})
+            return
+        self._piece(_THINKING, id, {"type": "thinking.delta", "thinking": piece}, fidelity)
+
+    def tool_call(
+        self, id: Hashable, name: str, call_id: str, fidelity: Fidelity | None = None
+    ) -> None:
+        """A call begins. Saying it again while it is open or held changes nothing."""
+        if self.over:
+            return
+        if not name or not call_id:
+            missing = "a name" if not name else "an id"
+            raise self._broken(f"a tool call began without {missing}")
+        first = {"type": "tool_call.delta", "name": name, "arguments": "", "tool_call_id": call_id}
+        known = self._find_call(id)
+        if known is not None and known.first != first:
+            raise self._broken(f"a tool call began twice, as {known.first['name']!r} and {name!r}")
+        self.content += 1
+        if known is not None:
+            if fidelity:
+                self._attach(known, fidelity)
+            return
+        self._calls = True
+        group = _Group(_TOOL_CALL, id, first, io.StringIO())
+        if fidelity:
+            self._mark(group, fidelity)
+        if self._call is _NOTHING:
+            self._begin(group, "")
+        else:
+            self._held[id] = group
+
+    def tool_arguments(self, id: Hashable, piece: str) -> None:
+        """A piece of a call's arguments, as JSON text."""
+        if id == self._call:
+            if piece:
+                self.content += 1
+                self._write(piece)
+                self._send(
+                    {"type": "tool_call.delta", "name": "", "arguments": piece, "tool_call_id": ""}
+                )
+            return
+        if self.over or not piece:
+            return
+        held = self._held.get(id)
+        if held is None or held.ended:
+            raise self._broken("arguments came for a tool call that is not open")
+        self.content += 1
+        held.pieces.write(piece)
+
+    def inline_data(
+        self, id: Hashable, data: bytes, mime_type: str, fidelity: Fidelity | None = None
+    ) -> None:
+        """A picture, whole, or a piece of sound."""
+        first = {"type": "inline_data.delta", "data": data, "mime_type": mime_type}
+        self._piece(_INLINE_DATA, id, first, fidelity)
+
+    def inline_thinking(
+        self, id: Hashable, data: bytes, mime_type: str, fidelity: Fidelity | None = None
+    ) -> None:
+        """A picture of the model's thinking, whole."""
+        first = {"type": "inline_thinking.delta", "data": data, "mime_type": mime_type}
+        self._piece(_INLINE_THINKING, id, first, fidelity)
+
+    def embedding(self, id: Hashable, values: list[float]) -> None:
+        """One embedding, whole."""
+        first = {"type": "embedding.delta", "embedding": values}
+        self._piece(_EMBEDDING, id, first, None)
+
+    def fidelity(self, id: Hashable, fields: Fidelity) -> None:
+        """What the provider needs back with an item that is open or held."""
+        if self.over or not fields:
+            return
+        group = self._open(id) or self._held.get(id)
+        if group is None:
+            raise self._broken("a signature came for an item that is not open")
+        self.content += 1
+        self._attach(group, fields)
+
+    def end_item(self, id: Hashable) -> None:
+        """The wire ended the item; ids it never opened are ignored."""
+        if self.over:
+            return
+        group = self._open(id) or self._held.get(id)
+        if group is None:
+            return
+        group.ended = group.ended_on_wire = True
+        if group is self._group:
+            self._close_to_deltas()
+            self._release()
+
+    def usage(
+        self,
+        *,
+        cached: int | None = None,
+        prompt: int | None = None,
+        thoughts: int | None = None,
+        response: int | None = None,
+    ) -> None:
+        """Token counts, as far as this report has them; for each the last one reported counts."""
+        if self.over or (cached is prompt is thoughts is response is None):
+            return
+        last = self._usage or _Usage()
+        self._usage = _Usage(
+            last.cached if cached is None else cached,
+            last.prompt if prompt is None else prompt,
+            last.thoughts if thoughts is None else thoughts,
+            last.response if response is None else response,
+        )
+
+    def finish(self, reason: FinishReason, *, ends_items: bool = True) -> None:
+        """The turn ended; the last reason reported counts.
+
+        Without `ends_items` it only notes the reason, for wires that put one on every frame.
+        """
+        if self.over:
+            return
+        if self._draining:
+            self._stop_here()
+            return
+        self.content += 1
+        self._reason = reason
+        if ends_items:
+            self._end_all()
+
+    def unknown(self, event: str) -> None:
+        """An event that the decoder does not know: skipped, or an error when `strict`."""
+        if self._strict:
+            shown = preview(event)
+            raise UnknownEventError(
+                f"the provider sent an event that is not known: {shown}",
+                client=self._client,
+                event=shown,
+            )
+
+    def arguments_of(self, id: Hashable) -> str | None:
+        """The argument text of a call as far as it has come; None if there is no such call."""
+        group = self._group
+        if group is None or group.kind is not _TOOL_CALL or group.id != id:
+            group = self._held.get(id)
+        if group is not None:
+            text: str = group.pieces.getvalue()
+            return text
+        return self._arguments.get(id)
+
+    # ---- for the stream
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the turn ended, None until that was reported; a turn that ends to call tools says so."""
+        return "tool_call" if self._reason == "stop" and self._calls else self._reason
+
+    @property
+    def usage_metadata(self) -> UsageMetadata | None:
+        """Token counts reported so far, None until there were any."""
+        return self._usage.metadata() if self._usage else None
+
+    def drain(self) -> None:
+        """After an abort: what came before the finish still goes out, a finish only ends it.
+
+        Items in `out` that a finish had already released are taken back, so that it makes no
+        difference whether the finish was decoded a moment before the abort or after it.
+        """
+        if self._draining:
+            return
+        self._draining = True
+        if self._reason is None:
+            return
+        if self._after_finish is not None:
+            while self.out and self.out.pop() is not self._after_finish:
+                pass
+        self._stop_here()
+
+    def complete(self, *, terminal: bool) -> list[Item]:
+        """The wire ended well; `terminal` says whether by its own end event.
+
+        Returns the closing items. Raises `IncompleteStreamError`, `ToolCallArgumentParseError` or
+        `EmptyResponseError`, looked for in this order.
+        """
+        if self._reason is None:
+            if not terminal or not self.content or self._call is not _NOTHING:
+                raise self._incomplete()
+            self._reason = "unknown"
+        kept = len(self.out)
+        self._end_all()
+        self._finish_group(cut=self._reason == "length")
+        if all(KINDS[item["type"].removesuffix(".done")].thought for item in self._done):
+            raise EmptyResponseError(
+                "the answer holds nothing but thinking: sent back, it would be refused"
+                if self._done
+                else f"the provider answered nothing (finish reason: {self.finish_reason})",
+                client=self._client,
+                finish_reason=self.finish_reason,
+                usage_metadata=self.usage_metadata,
+            )
+        closing = list(self.out)[kept:]
+        for _ in closing:
+            self.out.pop()
+        return closing
+
+    def message(self) -> Item:
+        """The assistant message, whole after `complete`."""
+        return self._message(self._done, self.finish_reason)
+
+    def partial(self, *, tool_calls: bool = False) -> Item | None:
+        """The assistant message of what has arrived, fit to be sent back; None if nothing is kept.
+
+        Text that is not blank, pictures, and signed thinking directly before something kept: a
+        provider refuses a thought that has lost what it led to. Finished calls on request.
+        """
+        items = list(self._done)
+        group = self._group
+        if group is not None and group.kind is not _TOOL_CALL:
+            items.append(group.done())
+        kept: list[Item] = []
+        led_to_kept = False
+        for item in reversed(items):
+            verdict = _verdict(item, tool_calls, led_to_kept)
+            if verdict is None:
+                continue
+            led_to_kept = verdict
+            if verdict:
+                kept.append(item)
+        return self._message(kept[::-1], "unknown") if kept else None
+
+    # ---- the interpreter
+
+    def _piece(self, kind: Kind, id: Hashable, first: Item, fidelity: Fidelity | None) -> None:
+        """A piece of any kind but calls: it continues the open item or begins one."""
+        piece = first[kind.grows]
+        if self.over or not (piece or fidelity or kind is _EMBEDDING):
+            return
+        self.content += 1
+        group = self._open(id)
+        if group is not None and not piece and kind is not _EMBEDDING:
+            self._attach(group, fidelity or {})
+        elif group is not None and _continues(group, kind, first):
+            item = group.delta(piece)
+            if fidelity and self._mark(group, fidelity):
+                item["fidelity"] = _copied(group.fidelity)
+            self._write(piece)
+            self._send(item)
+        else:
+            group = _Group(kind, id, {**first, kind.grows: type(piece)()}, kind.pieces())
+            if fidelity:
+                self._mark(group, fidelity)
+            self._release(everything=True)
+            self._begin(group, piece)
+
+    def _begin(self, group: _Group, piece: Any) -> None:
+        """The open item is over, `group` is the open one, and its first delta goes out."""
+        self._finish_group()
+        self._group = group
+        if piece:
+            group.pieces.write(piece)
+        self._write = group.pieces.write
+        self._given = group.given
+        self._text = group.id if group.kind is _TEXT else _NOTHING
+        self._thinking = group.id if group.kind is _THINKING else _NOTHING
+        self._call = group.id if group.kind is _TOOL_CALL else _NOTHING
+        item = {**group.first, group.kind.grows: piece}
+        if group.fidelity is not None:
+            item["fidelity"] = _copied(group.fidelity)
+        self._send(item)
+        self._note(item)
+
+    def _finish_group(self, *, cut: bool = False) -> None:
+        """The open item's `.done` goes out; a call that was `cut` short has none."""
+        group = self._group
+        if group is None:
+            return
+        item = group.done()
+        if group.kind is _TOOL_CALL:
+            text = item["arguments"]
+            if cut and not group.ended_on_wire:
+                raise self._bad_arguments(item, "were cut off by the length limit")
+            item["arguments"] = self._parsed(item)
+            self._arguments[group.id] = text
+        self._group = None
+        self._close_to_deltas()
+        self._done.append(item)
+        sent = _copied(item)
+        self._send(sent)
+        self._note(sent)
+
+    def _parsed(self, call: Item) -> dict[str, Any]:
+        text = call["arguments"]
+        try:
+            arguments = msgspec.json.decode(text) if text else {}
+        except (ValueError, RecursionError):
+            raise self._bad_arguments(call, "are not JSON") from None
+        if not isinstance(arguments, dict):
+            raise self._bad_arguments(call, "are not a JSON object")
+        return arguments
+
+    def _release(self, *, everything: bool = False) -> None:
+        """The held calls whose turn it is go out, each in one delta, up to one that goes on."""
+        while self._held and (everything or self._call is _NOTHING):
+            group = self._held.pop(next(iter(self._held)))
+            pieces, group.pieces = group.pieces.getvalue(), io.StringIO()
+            self._begin(group, pieces)
+            if group.ended:
+                self._close_to_deltas()
+
+    def _end_all(self) -> None:
+        """No item takes further deltas."""
+        self._release(everything=True)
+        if self._group is not None:
+            self._group.ended = True
+        self._close_to_deltas()
+
+    def _close_to_deltas(self) -> None:
+        self._text = self._thinking = self._call = _NOTHING
+
+    def _stop_here(self) -> None:
+        self.over = True
+        self._held.clear()
+        self._close_to_deltas()
+
+    def _note(self, item: Item) -> None:
+        if self._reason is not None and self._after_finish is None:
+            self._after_finish = item
+
+    def _open(self, id: Hashable) -> _Group | None:
+        """The open item, if `id` is its id and it takes further deltas."""
+        group = self._group
+        return group if group is not None and group.id == id and not group.ended else None
+
+    def _find_call(self, id: Hashable) -> _Group | None:
+        """The call `id`, open or held, if it takes further deltas."""
+        group = self._open(id) if id == self._call else self._held.get(id)
+        if group is not None and group.ended:
+            raise self._broken("a tool call began again before its turn had come")
+        return group
+
+    # ---- fidelity
+
+    def _mark(self, group: _Group, fields: Fidelity) -> bool:
+        """`fields` become the group's fidelity; False if they are that already."""
+        if group.given is not None:
+            if group.given == fields:
+                return False
+            raise self._broken(f"a {group.kind.name} item came with two different signatures")
+        group.given = fields
+        group.fidelity = {**fields, **self._origin}
+        if group is self._group:
+            self._given = fields
+        return True
+
+    def _attach(self, group: _Group, fields: Fidelity) -> None:
+        if self._mark(group, fields) and group is self._group:
+            item = group.delta(type(group.first[group.kind.grows])())
+            item["fidelity"] = _copied(group.fidelity)
+            self._send(item)
+
+    # ---- messages and errors
+
+    def _message(self, items: list[Item], reason: FinishReason | None) -> Item:
+        return {
+            "role": "assistant",
+            "content_items": [_copied(item) for item in items],
+            "usage_metadata": (self._usage or _Usage()).metadata(),
+            "finish_reason": reason,
+        }
+
+    def _broken(self, what: str) -> StreamProtocolError:
+        return StreamProtocolError(
+            f"the provider broke its own protocol: {what}", client=self._client
+        )
+
+    def _incomplete(self) -> IncompleteStreamError:
+        missing = ("finish_reason",) if self._usage else ("finish_reason", "usage_metadata")
+        names = " and ".join(name.replace("_metadata", "").replace("_", " ") for name in missing)
+        return IncompleteStreamError(
+            f"the answer ended before it was whole: no {names} came. Trying again makes sense",
+            client=self._client,
+            missing=missing,
+            finish_reason=self.finish_reason,
+            usage_metadata=self.usage_metadata,
+        )
+
+    def _bad_arguments(self, call: Item, what: str) -> ToolCallArgumentParseError:
+        text = call["arguments"]
+        return ToolCallArgumentParseError(
+            f"the arguments of the model's call of {call['name']!r} {what}: {preview(text)}",
+            client=self._client,
+            tool_name=call["name"],
+            tool_call_id=call["tool_call_id"],
+            raw_arguments_length=len(text),
+            raw_arguments_preview=preview(text),
+        )
+
+
+def _continues(group: _Group, kind: Kind, first: Item) -> bool:
+    """Whether a piece of `kind` with the open item's id goes on with it."""
+    if group.kind is not kind or kind.whole:
+        return False
+    mime_type = first.get("mime_type", "")
+    return mime_type == group.first.get("mime_type", "") and not _is_picture(mime_type)
+
+
+def _is_picture(mime_type: str) -> bool:
+    return mime_type.lower().startswith("image/")
+
+
+def _verdict(item: Item, tool_calls: bool, led_to_kept: bool) -> bool | None:
+    """Whether a partial message keeps `item`; None for what leaves no gap where it is left out."""
+    match item["type"]:
+        case "text.done":
+            return True if item["text"].strip() else None
+        case "thinking.done" | "inline_thinking.done":
+            return led_to_kept and "fidelity" in item
+        case "inline_data.done":
+            return _is_picture(item["mime_type"])
+        case kind:
+            return tool_calls and kind == "tool_call.done"
+
+
+def _copied(value: Any) -> Any:
+    """`value` with containers of its own; strings and bytes are shared."""
+    if isinstance(value, dict):
+        return {key: _copied(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_copied(part) for part in value]
+    return value

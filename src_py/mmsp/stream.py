@@ -1,0 +1,498 @@
+"""`Stream`: the events of one answer, and every way to stop it.
+
+A stream is a `Call` with a decoder, a queue and a commit. It reads no further than its caller: one frame
+is decoded when the caller asks for what is in it, so what waits in a buffer decides nothing.
+
+    made ──first read──▶ reading ──the wire ended well──▶ finished: the last `.done`, the `stop`
+                            │
+                            └─ aborted    what had arrived, then AbortError
+                               closed     nothing more
+                               cancelled  the task's own CancelledError
+                               failed     what had arrived, then the error
+
+After any of them: StopAsyncIteration. The ending is decided where it is handed over, by `Call._end`;
+an abort that comes after it changes nothing, one that comes before it wins, however much of the answer
+waits in a buffer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from types import TracebackType
+from typing import Any, NoReturn, Self, cast
+
+from .abort_signal import AbortSignal
+from .call import Call, Connector, Ending, Outcome
+from .codecs.base import Decoder
+from .errors import IncompleteStreamError, MMSPError, StreamProtocolError
+from .grammar import Assembler
+from .request import HttpRequest
+from .sse import EventTooLargeError, Parser
+from .types import UniEvent, UniMessage, UsageMetadata
+
+__all__ = ["Stream", "TextStream"]
+
+_LINGER = 2.0  # s, for the end of the body after the terminal event
+_QUIET = 10.0  # s without a frame after a finish reason, on a wire whose terminal event never comes
+_NOT_A_STREAM = b'{["<'  # how JSON and HTML begin; no line of an event stream does
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+
+
+class Stream(Call, AsyncGenerator[UniEvent, None]):
+    """An asynchronous generator of events, and an asynchronous context manager.
+
+        async with client.streaming_response(messages) as stream:
+            async for event in stream:
+                ...
+
+    Leaving the block closes the provider's connection. So does leaving the loop when nothing else holds
+    the stream; a caller that keeps a stream it has left holds the provider's request (and, on a stateful
+    call, the client) until it closes or aborts it.
+
+    Reads may come from any task, one at a time; a cancelled read ends the stream. `abort` may be called
+    from anywhere, also from another thread or a signal handler.
+    """
+
+    def __init__(
+        self,
+        connector: Connector,
+        signal: AbortSignal | None,
+        *,
+        assembler: Assembler,
+        decoder: Decoder,
+        prepare: Callable[[Stream], HttpRequest],
+        commit: Callable[[UniMessage], None] | None = None,
+    ) -> None:
+        super().__init__(connector, signal)
+        self._assembler = assembler
+        self._out = assembler.out
+        self._decoder = decoder
+        self._prepare = prepare
+        self._commit = commit
+        self._parser = Parser(connector.limits.event_bytes)
+        self._frames: deque[tuple[str, bytes]] = deque()
+        self._failure: MMSPError | None = None
+        self._whole: bytearray | None = None
+        self._sniffed = False
+        self._message: UniMessage | None = None
+        self._stop_event: UniEvent | None = None
+        self._busy = False
+        self._started = False
+        self._draining = False
+        self._now = 0
+        self._content_seen = 0
+        self._content_at = 0.0
+        self._frame_at = 0.0
+        self._terminal_at: float | None = None
+
+    # what the caller sees
+
+    @property
+    def aborted(self) -> bool:
+        """True once an abort has ended this stream."""
+        ending = self._endings.get("ending")
+        return ending is not None and ending.outcome is Outcome.ABORTED
+
+    @property
+    def reason(self) -> Any:
+        """The reason of the abort that ended this stream, else None."""
+        return self._endings["ending"].reason if self.aborted else None
+
+    @property
+    def usage(self) -> UsageMetadata | None:
+        """The token counts the provider has reported so far; None before it reported any."""
+        return self._assembler.usage_metadata
+
+    @property
+    def request_id(self) -> str | None:
+        """The provider's id of this request, once its answer has begun."""
+        headers = dict(self._exchange.headers) if self._exchange is not None else {}
+        return headers.get("x-request-id") or headers.get("request-id")
+
+    def text(self) -> TextStream:
+        """The text alone: an asynchronous iterator of strings, which ends and stops as the stream does."""
+        return TextStream(self)
+
+    async def message(self) -> UniMessage:
+        """Read to the end and return the assistant's whole message; raises what the stream raises."""
+        async for _ in self:
+            pass
+        if self._message is None:
+            raise RuntimeError("the stream was ended before its message was whole")
+        return self._message
+
+    def partial_message(self, *, tool_calls: bool = False) -> UniMessage | None:
+        """What has arrived, as a message that can be sent back; None when nothing would be left.
+
+        Text of finished and open items, signed thinking that text follows, images. Finished tool calls
+        only with `tool_calls=True`: then their results are owed in the next message. After the `stop`
+        the whole message. Never called by this library: keeping a part is the caller's decision.
+        """
+        if self._message is not None:
+            return self._message
+        message = self._assembler.partial(tool_calls=tool_calls)
+        if message is not None:
+            message["created_at"] = self._now or _milliseconds()
+        return cast("UniMessage | None", message)
+
+    # asynchronous generator
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> UniEvent:
+        if not self._endings and not self._busy:
+            if not self._out:
+                self._decode()
+            if self._out:
+                return self._event(self._out.popleft())
+        return await self._next()
+
+    async def asend(self, value: None) -> UniEvent:
+        """`anext`; a stream takes no values."""
+        if value is not None:
+            raise TypeError("a stream takes no values: asend(None) only")
+        return await self.__anext__()
+
+    async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> NoReturn:
+        """Close the stream and raise what was given."""
+        await self.aclose()
+        error = (
+            typ
+            if isinstance(typ, BaseException)
+            else val
+            if isinstance(val, BaseException)
+            else typ()
+        )
+        raise error if tb is None else error.with_traceback(tb)
+
+    async def aclose(self) -> None:
+        """End the stream: the connection is closed and the claim released; nothing more is delivered.
+
+        A read that waits in another task ends as the stream does. After an abort it drops what is left,
+        and the error.
+        """
+        self._stop(Ending(Outcome.CLOSED))
+        self._drop()
+        if not self._busy:
+            await self._gone()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        # on whatever thread the collector runs: a system call now, the rest on the loop
+        if self._started and self._end(Ending(Outcome.CLOSED)):
+            exchange, timer = self._exchange, self._timer
+            if exchange is not None:
+                exchange.cut()
+            self._on_loop(lambda: _leave(exchange, timer))
+
+    # one read
+
+    async def _next(self) -> UniEvent:
+        if self._busy:
+            raise RuntimeError("another task is reading this stream; it takes one read at a time")
+        self._busy = True
+        try:
+            return await self._read()
+        finally:
+            self._busy = False
+
+    async def _read(self) -> UniEvent:
+        if not self._started:
+            await self._start()
+        waited_since = 0.0
+        while True:
+            if self._endings:
+                return await self._conclude()
+            if self._out or self._decode():
+                return self._event(self._out.popleft())
+            if self._failure is not None:
+                self._fail(self._failure)
+            elif not self._receive():
+                now = self._time()
+                waited_since = waited_since or now
+                if self._wire_is_over(now):
+                    self._finish()
+                else:
+                    await self._wait_for_content(now, waited_since)
+
+    async def _start(self) -> None:
+        self._started = True
+        if self._endings:
+            return
+        self._enter()
+        try:
+            if not self._endings:
+                request = self._prepare(self)
+                await self._open(request)
+        except MMSPError as error:
+            self._fail(error)
+        except Exception:  # a fault of ours: leave nothing open, and let it be seen
+            self._stop(Ending(Outcome.FAILED))
+            raise
+
+    def _fail(self, error: MMSPError) -> None:
+        """End with `error`, which `_conclude` hands out unless a stop was first."""
+        self._failure = None
+        self._stop(Ending(Outcome.FAILED, error))
+
+    def _time(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+    # bytes → frames → items
+
+    def _receive(self) -> bool:
+        """Take what the socket brought; False when there is nothing new."""
+        exchange = self._exchange
+        data = exchange.take() if exchange is not None else b""
+        if not data:
+            return False
+        self._now = _milliseconds()
+        if not self._sniffed:
+            self._sniff(data)
+        if self._whole is not None:
+            self._keep_whole(data)
+            return True
+        try:
+            frames = self._parser.feed(data)
+        except EventTooLargeError as error:
+            self._failure = StreamProtocolError(
+                f"An event of the answer is longer than {error.limit:,} bytes (Limits.event_bytes).",
+                client=self._connector.client,
+            )
+            return True
+        if frames:
+            self._frame_at = self._time()
+            self._frames.extend(frames)
+        return True
+
+    def _sniff(self, data: bytes) -> None:
+        start = data.lstrip(_BLANK)[:1]
+        if start:
+            self._sniffed = True
+            if start in _NOT_A_STREAM:
+                self._whole = bytearray()
+
+    def _keep_whole(self, data: bytes) -> None:
+        assert self._whole is not None
+        self._whole += data
+        limit = self._connector.limits.answer_bytes
+        if len(self._whole) > limit:
+            self._failure = StreamProtocolError(
+                f"The answer is no event stream and longer than {limit:,} bytes (Limits.answer_bytes).",
+                client=self._connector.client,
+            )
+
+    def _decode(self) -> bool:
+        """Decode frames until one brings something to hand out; True when there is."""
+        frames, out, feed = self._frames, self._out, self._decoder.feed
+        try:
+            while frames and not out:
+                feed(*frames.popleft())
+        except MMSPError as error:
+            self._failure = error
+            frames.clear()
+        return bool(out)
+
+    def _event(self, item: Any) -> UniEvent:
+        return {
+            "role": "assistant",
+            "event_type": "delta",
+            "content_items": [item],
+            "usage_metadata": None,
+            "finish_reason": None,
+            "created_at": self._now,
+        }
+
+    # waiting, and the end of the wire
+
+    async def _wait_for_content(self, now: float, waited_since: float) -> None:
+        """Wait for the socket, under the time-out that counts at the moment."""
+        if self._terminal_at is not None:
+            await self._wait(self._terminal_at + _LINGER)
+        elif self._assembler.finish_reason is not None:
+            await self._wait(self._frame_at + _QUIET)
+        else:
+            try:
+                wake_at = self._content_deadline(now, waited_since)
+            except MMSPError as error:
+                self._fail(error)
+            else:
+                await self._wait(wake_at)
+
+    def _content_deadline(self, now: float, waited_since: float) -> float | None:
+        content = self._assembler.content
+        if content != self._content_seen:
+            self._content_seen = content
+            self._content_at = now
+        if not content:
+            return self._check_first_event(now)
+        idle = self._connector.timeouts.idle
+        if idle is None:
+            return None
+        due = max(self._content_at, waited_since) + idle
+        if now >= due:
+            raise self._timeout("idle", idle)
+        return due
+
+    def _wire_is_over(self, now: float) -> bool:
+        exchange = self._exchange
+        if exchange is None or exchange.ended or exchange.failure is not None:
+            return True
+        if self._decoder.terminal:
+            self._terminal_at = self._terminal_at or now
+            return now >= self._terminal_at + _LINGER
+        return self._assembler.finish_reason is not None and now >= self._frame_at + _QUIET
+
+    def _finish(self) -> None:
+        """The wire is over: commit the turn, or say what is wrong with it."""
+        if self._read_tail():
+            return
+        try:
+            closing = self._close_answer()
+        except MMSPError as error:
+            self._fail(error)
+            return
+        message = cast("UniMessage", self._assembler.message())
+        message["created_at"] = _milliseconds()
+        if not self._end(Ending(Outcome.FINISHED)):
+            return
+        self._message = message
+        if self._commit is not None:
+            self._commit(message)
+        self._let_go()
+        self._settle()
+        self._out.extend(closing)
+        self._stop_event = {
+            "role": "assistant",
+            "event_type": "stop",
+            "content_items": [],
+            "usage_metadata": message.get("usage_metadata"),
+            "finish_reason": message.get("finish_reason"),
+            "created_at": message["created_at"],
+        }
+
+    def _read_tail(self) -> bool:
+        """At a clean end, what has no end mark of its own; True when it brought something to decode."""
+        exchange = self._exchange
+        if exchange is None or not exchange.ended:
+            return False
+        if self._whole is not None:
+            body, self._whole = bytes(self._whole), bytearray()
+            if body:
+                try:
+                    self._decoder.whole(body)
+                except MMSPError as error:
+                    self._failure = error
+            return bool(body)
+        frames = self._parser.close()
+        self._frames.extend(frames)
+        return bool(frames)
+
+    def _close_answer(self) -> list[Any]:
+        exchange = self._exchange
+        terminal = self._decoder.terminal
+        if exchange is not None and exchange.failure is not None and not terminal:
+            if not exchange.failure.retryable:
+                raise StreamProtocolError(
+                    f"The answer cannot be read: {exchange.failure}.", client=self._connector.client
+                )
+            missing = () if self._assembler.finish_reason else ("finish_reason",)
+            raise IncompleteStreamError(
+                f"The answer was cut: {exchange.failure}. Trying again makes sense.",
+                client=self._connector.client,
+                missing=missing if self.usage else (*missing, "usage_metadata"),
+                finish_reason=self._assembler.finish_reason,
+                usage_metadata=self.usage,
+            )
+        return self._assembler.complete(terminal=terminal)
+
+    # after the end
+
+    async def _conclude(self) -> UniEvent:
+        """What the ending leaves to hand out, then its error once, then StopAsyncIteration."""
+        ending = self._endings["ending"]
+        if ending.outcome is Outcome.FINISHED:
+            if self._out:
+                return self._event(self._out.popleft())
+            if self._stop_event is not None:
+                stop, self._stop_event = self._stop_event, None
+                return stop
+        elif ending.error is not None:
+            if ending.drains and (item := await self._drain()) is not None:
+                return self._event(item)
+            await self._gone()
+            error, ending.error = ending.error, None
+            if error is not None:  # else closed meanwhile
+                self._drop()
+                raise error
+        raise StopAsyncIteration
+
+    async def _drain(self) -> Any:
+        """The next item of what had arrived, or None when that is all and the connection is gone.
+
+        The first finish, error or bad frame in it ends it.
+        """
+        if not self._draining:
+            self._draining = True
+            self._assembler.drain()
+        for last_look in (False, True):
+            while not self._out and not self._is_drained and (self._decode() or self._receive()):
+                pass
+            if self._out:
+                return self._out.popleft()
+            if not last_look:
+                await self._gone()  # lets out what waits inside asyncio
+        return None
+
+    @property
+    def _is_drained(self) -> bool:
+        return self._failure is not None or self._assembler.over or self._whole is not None
+
+    def _drop(self) -> None:
+        """Forget what was not handed out."""
+        self._frames.clear()
+        self._out.clear()
+        self._stop_event = None
+        if self._endings:
+            self._endings["ending"].error = None
+
+
+class TextStream:
+    """The text deltas of a `Stream`, as strings. Dropping it drops the stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            event = await self._stream.__anext__()
+            for item in event["content_items"]:
+                if item["type"] == "text.delta" and item["text"]:
+                    return item["text"]
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _leave(exchange: Any, timer: Any) -> None:
+    """On the loop, for a stream that is gone already."""
+    if timer is not None:
+        timer.cancel()
+    if exchange is not None:
+        exchange.abandon()
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,187 @@
+"""From a name to a connection that is ready for a request: resolve, dial, tunnel, TLS.
+
+Each step names its phase on the exchange, so that a failure or a time-out can tell where it happened.
+The whole runs in a task of the exchange's own, which is cancelled when the exchange is abandoned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import ssl
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import aiohappyeyeballs
+
+from .connection import Connection, describe
+from .failure import TransportError
+from .tls import default_context
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+    from .guarded import GuardedSocket
+
+__all__ = ["Opening"]
+
+_SECOND_ADDRESS_AFTER = 0.25  # s, RFC 8305
+_NEVER = 7 * 86400.0  # asyncio insists on a handshake time-out; ours is the call's
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+
+
+class Opening:
+    """The making of one connection for one exchange."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._pool = exchange.pool
+        self._route = exchange.route
+        self._loop = exchange.pool.loop
+
+    async def connect(self) -> Connection:
+        """The connection, open and idle. Raises `TransportError`, and closes what it made when it fails."""
+        transport, sock = await self._dial()
+        try:
+            if self._route.proxy is not None:
+                transport = await self._through_proxy(transport)
+            if self._route.scheme == "https":
+                transport = await self._start_tls(transport, self._route.host, self._context())
+        except BaseException:
+            transport.abort()
+            raise
+        connection = Connection(self._pool, self._route, sock)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        self._pool.register(connection)
+        return connection
+
+    async def _dial(self) -> tuple[asyncio.Transport, GuardedSocket]:
+        host, port = self._route.first_hop
+        self._exchange.phase = "resolve"
+        try:
+            addresses = await self._pool.resolve(host, port)
+        except OSError as error:
+            raise TransportError(
+                "resolve", f"looking up {host} failed: {describe(error)}"
+            ) from None
+        self._exchange.phase = "connect"
+        try:
+            sock = await aiohappyeyeballs.start_connection(
+                addresses,
+                happy_eyeballs_delay=_SECOND_ADDRESS_AFTER,
+                loop=self._loop,
+                socket_factory=lambda info: self._exchange.new_socket(info[0], info[1], info[2]),
+            )
+        except (OSError, RuntimeError) as error:
+            raise TransportError(
+                "connect", f"connecting to {host}:{port} failed: {describe(error)}"
+            ) from None
+        try:
+            transport, _ = await self._loop.create_connection(asyncio.Protocol, sock=sock)
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, OSError):
+                raise TransportError(
+                    "connect", f"connecting to {host}:{port} failed: {describe(error)}"
+                ) from None
+            raise
+        return transport, sock  # type: ignore[return-value]  # the factory's own kind
+
+    def _context(self) -> ssl.SSLContext:
+        return self._route.ssl_context or default_context()
+
+    async def _start_tls(
+        self, transport: asyncio.Transport, host: str, context: ssl.SSLContext
+    ) -> asyncio.Transport:
+        self._exchange.phase = "tls"
+        try:
+            secure = await self._loop.start_tls(
+                transport,
+                asyncio.Protocol(),
+                context,
+                server_hostname=host,
+                ssl_handshake_timeout=_NEVER,
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise TransportError(
+                "tls",
+                f"the certificate of {host} was not accepted: {error.verify_message}",
+                retryable=False,
+            ) from None
+        except (OSError, ssl.SSLError) as error:
+            raise TransportError(
+                "tls", f"the TLS handshake with {host} failed: {describe(error)}"
+            ) from None
+        if secure is None:  # an aborted transport, on some versions
+            raise TransportError(
+                "tls", f"the TLS handshake with {host} failed: the connection is gone"
+            )
+        return secure
+
+    async def _through_proxy(self, transport: asyncio.Transport) -> asyncio.Transport:
+        proxy = urlsplit(self._route.proxy or "")
+        if proxy.scheme == "https":
+            transport = await self._start_tls(transport, proxy.hostname or "", default_context())
+        self._exchange.phase = "proxy"
+        if self._route.scheme == "https":
+            tunnel = _Tunnel(self._loop.create_future())
+            transport.set_protocol(tunnel)
+            transport.write(self._connect_request())
+            await tunnel.opened
+        return transport
+
+    def _connect_request(self) -> bytes:
+        target = self._route.authority(with_port=True)
+        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+        if authorization := proxy_authorization(self._route.proxy):
+            lines.append(f"Proxy-Authorization: {authorization}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+class _Tunnel(asyncio.Protocol):
+    """Reads a proxy's answer to CONNECT: `opened` is resolved by a 2xx, and else fails."""
+
+    def __init__(self, opened: asyncio.Future[None]) -> None:
+        self.opened = opened
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if b"\r\n\r\n" in self._head:
+            match = _STATUS.match(self._head)
+            status = int(match[1]) if match else 0
+            if 200 <= status < 300:
+                self._settle(None)
+            else:
+                self._settle(
+                    TransportError(
+                        "proxy", f"the proxy refused CONNECT: {status}", retryable=status >= 500
+                    )
+                )
+        elif len(self._head) > 65536:
+            self._settle(
+                TransportError(
+                    "proxy", "the proxy's answer to CONNECT is no HTTP head", retryable=False
+                )
+            )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._settle(TransportError("proxy", f"{describe(exc)} in answer to CONNECT"))
+
+    def _settle(self, error: TransportError | None) -> None:
+        if self.opened.done():
+            return
+        if error is None:
+            self.opened.set_result(None)
+        else:
+            self.opened.set_exception(error)
+
+
+def proxy_authorization(proxy: str | None) -> str:
+    """The Proxy-Authorization value for the user and password in a proxy's URL, or `""`."""
+    parts = urlsplit(proxy or "")
+    if parts.username is None:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return "Basic " + base64.b64encode(pair.encode()).decode()

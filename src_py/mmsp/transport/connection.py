@@ -1,0 +1,211 @@
+"""One TCP connection that speaks HTTP/1.1, for one exchange after another.
+
+httptools does the parsing. The connection hands what it reads to the exchange it serves and, once an
+answer is whole, lets go of the exchange *before* it offers itself to the pool: an exchange can then no
+longer cut a socket that serves somebody else.
+
+It holds its exchange, never the stream that reads the exchange; so a stream that its caller drops is
+freed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import httptools
+
+from .failure import TransportError
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+    from .guarded import GuardedSocket
+    from .pool import Pool, Route
+
+__all__ = ["Connection"]
+
+_TURNS_UNTIL_ABORT = 3
+
+
+class Connection(asyncio.Protocol):
+    """`transport` is set by whoever connects it; `exchange` while it serves one."""
+
+    def __init__(self, pool: Pool, route: Route, sock: GuardedSocket) -> None:
+        self.pool = pool
+        self.route = route
+        self.sock = sock
+        self.exchange: Exchange | None = None
+        self.transport: asyncio.Transport | None = None
+        self.expiry: asyncio.TimerHandle | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self.is_blocked = False
+        self._paused = False
+        self._complete = False
+        self._reusable = True
+        self._until_eof = False
+        self._head_bytes = 0
+        self._headers: list[tuple[str, str]] = []
+
+    # what the exchange and the pool do with it
+
+    def serve(self, exchange: Exchange, payload: bytes) -> None:
+        """Send a request; its answer goes to `exchange`."""
+        assert self.transport is not None
+        self.exchange = exchange
+        self._complete = False
+        self.transport.write(payload)
+
+    def resume(self) -> None:
+        if self._paused and self.transport is not None:
+            self._paused = False
+            self.transport.resume_reading()
+
+    def pause(self) -> None:
+        if not self._paused and self.transport is not None:
+            self._paused = True
+            self.transport.pause_reading()
+
+    @property
+    def is_sending(self) -> bool:
+        return self.transport is not None and self.transport.get_write_buffer_size() > 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.transport is not None and not self.transport.is_closing()
+
+    def abandon(self) -> None:
+        """Close it for good, without waiting for the far side.
+
+        While reading is paused over TLS, bytes that were read from the socket wait inside asyncio: they
+        had arrived, so they are let out first.
+        """
+        if self._paused:
+            self.resume()
+            self._abort_after(_TURNS_UNTIL_ABORT)
+        else:
+            self._abort_after(0)
+
+    def _abort_after(self, turns: int) -> None:
+        if turns:
+            self.pool.loop.call_soon(self._abort_after, turns - 1)
+        elif self.transport is not None:
+            self.transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def pause_writing(self) -> None:
+        self.is_blocked = True
+
+    def resume_writing(self) -> None:
+        self.is_blocked = False
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self.exchange
+        if exchange is None or self._complete:
+            self._reusable = False  # nobody asked for this
+            self.abandon()
+            return
+        exchange.answered = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail("the server switched to another protocol")
+        except httptools.HttpParserError as error:
+            if not self._complete:
+                self._fail(f"the answer is not HTTP: {error}")
+            self._reusable = False
+        if self._complete:
+            self._release()
+        exchange.wake()
+
+    def eof_received(self) -> None:
+        exchange = self.exchange
+        if exchange is not None and self._until_eof and not self._complete:
+            exchange.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        exchange, self.exchange = self.exchange, None
+        self.transport = None
+        self.pool.forget(self)
+        if exchange is not None:
+            if self._until_eof and exc is None:
+                exchange.end()
+            else:
+                exchange.fail_lost(exc)
+            exchange.disconnected()
+
+    # httptools; an exception raised here would lose its type, so none is
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self._reusable = False
+        self._headers = []
+
+    def on_status(self, status: bytes) -> None:
+        self._count_head(len(status))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value))
+        self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 or self.exchange is None or self._complete:
+            return
+        self._until_eof = not self._has_frame(status)
+        self._head_bytes = 0
+        self.exchange.head(status, self._headers)
+
+    def on_body(self, body: bytes) -> None:
+        exchange = self.exchange
+        if exchange is not None and not self._complete and exchange.data(body):
+            self.pause()
+
+    def on_message_complete(self) -> None:
+        exchange = self.exchange
+        if exchange is not None and exchange.status:  # not after a 1xx
+            self._complete = True
+            self._reusable = self._reusable and self._parser.should_keep_alive()  # only known here
+            exchange.end()
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size + 4
+        if self.exchange is not None and self._head_bytes > self.exchange.limits.head_bytes:
+            self._fail("the head of the answer is longer than the limit", retryable=False)
+
+    def _has_frame(self, status: int) -> bool:
+        """Whether the end of the body is told by the head; else the connection's end tells it."""
+        names = {name for name, _ in self._headers}
+        return status in (204, 304) or "transfer-encoding" in names or "content-length" in names
+
+    def _fail(self, message: str, *, retryable: bool = False) -> None:
+        exchange = self.exchange
+        self._reusable = False
+        if exchange is not None and not self._complete:
+            exchange.fail(
+                TransportError("body" if exchange.status else "head", message, retryable=retryable)
+            )
+            self.abandon()
+
+    def _release(self) -> None:
+        exchange, self.exchange = self.exchange, None
+        if exchange is None:
+            return
+        exchange.let_go(self.sock)
+        if self._reusable and self.is_open and not self.is_sending:
+            self.resume()
+            self.pool.give_back(self)
+        else:
+            self.abandon()
+
+
+def describe(error: BaseException | None) -> str:
+    """The reason a connection ended, in words."""
+    if error is None:
+        return "the far side closed the connection"
+    text: Any = getattr(error, "strerror", None) or str(error)
+    return str(text) or type(error).__name__

@@ -1,0 +1,202 @@
+"""`Exchange`: one HTTP request and its answer, which any thread can cut in any phase.
+
+The rule: from the moment a socket is made until the answer is whole, this exchange owns it, and `cut`
+shuts it by system calls before it returns. `cut` sets a flag *before* it looks for sockets; whoever makes
+a socket writes it down *before* looking at the flag. So a cut that lands while a connection is being
+made or handed over is seen by one side or the other, never forgotten.
+
+Everything else (cancelling the opening task, letting arrived bytes out, closing the transport) is
+`abandon`, on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..settings import Limits
+from .coding import Inflater
+from .connect import Opening
+from .connection import describe
+from .failure import TransportError
+from .guarded import GuardedSocket
+
+if TYPE_CHECKING:
+    from ..request import HttpRequest
+    from .connection import Connection
+    from .pool import Pool, Route
+
+__all__ = ["Exchange"]
+
+_HIGH_WATER = 64 * 1024
+
+
+class Exchange:
+    """One request (`payload` is its bytes as HTTP sends them) on its way over `route`.
+
+    The answer so far: `status` (0 before the head), `headers` (lower-case names), the body through
+    `take`, then `ended` or `failure`. `waiter` is a future that is resolved when any of it changes.
+    """
+
+    def __init__(self, pool: Pool, route: Route, request: HttpRequest, limits: Limits) -> None:
+        self.pool = pool
+        self.route = route
+        self.limits = limits
+        self.phase = "resolve"
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self.ended = False
+        self.failure: TransportError | None = None
+        self.answered = False
+        self.reused = False
+        self.waiter: asyncio.Future[None] | None = None
+        self.is_cut = False
+        self._request = request
+        self._sockets: list[GuardedSocket] = []
+        self._connection: Connection | None = None
+        self._opening: asyncio.Task[Connection] | None = None
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._inflater: Inflater | None = None
+
+    # what its call does
+
+    def begin(self, *, fresh: bool = False) -> None:
+        """Send the request, over a kept connection if there is one and `fresh` is false."""
+        kept = None if fresh else self.pool.take(self.route)
+        if kept is not None:
+            self.reused = True
+            self._sockets.append(kept.sock)
+            kept.sock.own(self)
+            self._serve(kept)
+        else:
+            self._opening = self.pool.loop.create_task(Opening(self).connect())
+            self._opening.add_done_callback(self._opened)
+
+    @property
+    def connecting(self) -> bool:
+        return self._opening is not None
+
+    @property
+    def gone(self) -> bool:
+        """Nothing of this exchange is on the network any more."""
+        return self._connection is None and self._opening is None
+
+    def take(self) -> bytes:
+        """All of the body that has arrived and was not taken yet, `b""` when there is none."""
+        chunks = self._chunks
+        if not chunks:
+            return b"" if self._inflater is None else self._inflate(b"")
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        self._chunks = []
+        self._size = 0
+        if self._connection is not None and not self.is_cut:
+            self._connection.resume()
+        return data if self._inflater is None else self._inflate(data)
+
+    def cut(self) -> None:
+        """Shut whatever socket serves this exchange. From any thread, in any phase."""
+        self.is_cut = True
+        for sock in tuple(self._sockets):
+            sock.cut(self)
+
+    def abandon(self) -> None:
+        """What a cut leaves to do on the loop."""
+        self.cut()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._connection is not None:
+            self._connection.abandon()
+
+    def wake(self) -> None:
+        waiter = self.waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def new_socket(self, family: int, kind: int, proto: int) -> GuardedSocket:
+        """A socket for this exchange alone; refused once it was cut."""
+        sock = GuardedSocket(family, kind, proto, self)
+        self._sockets.append(sock)
+        if self.is_cut:
+            sock.close()
+            raise OSError("cut while connecting")
+        return sock
+
+    # what its connection tells it
+
+    def head(self, status: int, headers: list[tuple[str, str]]) -> None:
+        self.status = status
+        self.headers = headers
+        self.phase = "body"
+        try:
+            self._inflater = Inflater.for_coding(dict(headers).get("content-encoding", ""))
+        except TransportError as failure:
+            self.fail(failure)
+
+    def data(self, body: bytes) -> bool:
+        """Take a piece of the body; True when so much waits that reading should pause."""
+        self._chunks.append(body)
+        self._size += len(body)
+        return self._size > _HIGH_WATER
+
+    def end(self) -> None:
+        if self.failure is None:
+            self.ended = True
+
+    def fail(self, failure: TransportError) -> None:
+        if self.failure is None and not self.ended:
+            self.failure = failure
+
+    def fail_lost(self, error: Exception | None) -> None:
+        if self.phase == "head" and self._connection is not None and self._connection.is_blocked:
+            self.phase = "send"
+        where = {"head": "before an answer came", "send": "while the request was being sent"}
+        self.fail(
+            TransportError(
+                self.phase, f"{describe(error)} {where.get(self.phase, 'inside the answer')}"
+            )
+        )
+
+    def let_go(self, sock: GuardedSocket) -> None:
+        """The answer is whole: from here on a cut means nothing to the connection."""
+        sock.own(None)
+        self._sockets.clear()
+        self._connection = None
+
+    def disconnected(self) -> None:
+        self._connection = None
+        self.wake()
+
+    def _inflate(self, data: bytes) -> bytes:
+        assert self._inflater is not None
+        try:
+            return self._inflater.decode(data)
+        except TransportError as failure:
+            self.ended = False
+            self.fail(failure)
+            return b""
+
+    # opening
+
+    def _opened(self, task: asyncio.Task[Connection]) -> None:
+        self._opening = None
+        if task.cancelled():
+            self.fail(TransportError(self.phase, "stopped while connecting"))
+        elif (error := task.exception()) is not None:
+            self.fail(
+                error
+                if isinstance(error, TransportError)
+                else TransportError(self.phase, describe(error))
+            )
+        else:
+            self._serve(task.result())
+        self.wake()
+
+    def _serve(self, connection: Connection) -> None:
+        self._connection = connection
+        self.phase = "head"
+        if self.is_cut:
+            connection.exchange = self
+            connection.abandon()
+        else:
+            connection.serve(self, self.route.serialize(self._request))

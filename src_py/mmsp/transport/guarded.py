@@ -1,0 +1,55 @@
+"""A socket that can be cut from any thread without ever hitting a stranger.
+
+`cut`, `close`, `detach` and a change of owner exclude each other, so a cut never meets a descriptor
+number that was closed and given to somebody else, nor a kept connection that has gone to another
+exchange. The lock is re-entrant because a signal handler may run inside any of them, on its thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+
+__all__ = ["GuardedSocket"]
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class GuardedSocket(socket.socket):
+    """A non-blocking TCP socket with an owner: the one exchange that may cut it."""
+
+    def __init__(self, family: int, kind: int, proto: int, owner: object) -> None:
+        super().__init__(family, kind, proto)
+        self._guard = threading.RLock()
+        self._owner: object | None = owner
+        self.setblocking(False)
+        # an answer may be silent for minutes: keep middleboxes from forgetting the connection
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def cut(self, owner: object) -> None:
+        """End the connection by system calls, before returning: a FIN now, a reset when it is closed.
+
+        The reset matters where a FIN would wait behind bytes the far side does not take. Does nothing
+        unless `owner` still owns the socket.
+        """
+        with self._guard:
+            if self._owner is not owner or self.fileno() == -1:
+                return
+            try:
+                self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                self.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # the far side was first
+
+    def own(self, owner: object | None) -> None:
+        with self._guard:
+            self._owner = owner
+
+    def close(self) -> None:
+        with self._guard:
+            super().close()
+
+    def detach(self) -> int:  # uvloop closes by detaching
+        with self._guard:
+            return super().detach()

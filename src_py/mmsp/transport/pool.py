@@ -1,0 +1,199 @@
+"""The connections of one event loop: kept ones waiting for the next request, and the live ones.
+
+Nobody closes a pool. It belongs to its loop, kept alive by an async generator that is suspended on that
+loop: `shutdown_asyncgens()`, which `asyncio.run` and every runner call, ends the generator, and its
+`finally` closes every connection. Pools of loops that were closed without it are dropped at the next
+look-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from ..request import HttpRequest
+from .connect import proxy_authorization
+from .connection import Connection
+from .proxies import Proxies
+
+__all__ = ["Pool", "Route"]
+
+_KEEP_IDLE = 15.0  # s
+_PORTS = {"http": 80, "https": 443}
+_USER_AGENT = "mmsp"
+
+_pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a destination is reached; connections are shared between requests of one route."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: str | None = field(default=None, repr=False)
+    ssl_context: ssl.SSLContext | None = None
+
+    @classmethod
+    def to(cls, url: str, proxies: Proxies, ssl_context: ssl.SSLContext | None) -> Route:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if not host.isascii():
+            host = host.encode("idna").decode("ascii")
+        port = parts.port or _PORTS[parts.scheme]
+        context = ssl_context if parts.scheme == "https" else None
+        return cls(parts.scheme, host, port, proxies.find(parts.scheme, host, port), context)
+
+    @property
+    def first_hop(self) -> tuple[str, int]:
+        if self.proxy is None:
+            return self.host, self.port
+        parts = urlsplit(self.proxy)
+        return parts.hostname or "", parts.port or _PORTS[parts.scheme]
+
+    def authority(self, *, with_port: bool = False) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if with_port or self.port != _PORTS[self.scheme] else host
+
+    def serialize(self, request: HttpRequest) -> bytes:
+        """The request as HTTP/1.1 sends it on this route."""
+        parts = urlsplit(request.url)
+        target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (
+            f"?{parts.query}" if parts.query else ""
+        )
+        headers = {name.lower(): (name, value) for name, value in request.headers}
+        own = [
+            ("Host", self.authority()),
+            ("User-Agent", _USER_AGENT),
+            ("Accept-Encoding", "identity"),
+        ]
+        if request.body or request.method not in ("GET", "HEAD", "DELETE"):
+            own.append(("Content-Length", str(len(request.body))))
+            headers.pop("content-length", None)
+        if self.proxy is not None and self.scheme == "http":
+            target = f"http://{self.authority()}{target}"
+            if authorization := proxy_authorization(self.proxy):
+                own.append(("Proxy-Authorization", authorization))
+        lines = [f"{request.method} {target} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in own if name.lower() not in headers]
+        lines += [f"{name}: {value}" for name, value in headers.values()]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + request.body
+
+
+class Pool:
+    """The pool of `loop`; `Pool.current()` finds or makes the one of the running loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._idle: dict[Route, list[Connection]] = {}
+        self._live: set[Connection] = set()
+        self._lookups: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
+        self._holder = self._hold()
+        with contextlib.suppress(StopIteration):
+            self._holder.__anext__().send(None)
+
+    @classmethod
+    def current(cls) -> Pool:
+        loop = asyncio.get_running_loop()
+        pool = _pools.get(loop)
+        if pool is None:
+            for other in list(_pools):
+                if other.is_closed():
+                    _pools.pop(other, None)
+            pool = _pools[loop] = cls(loop)
+        return pool
+
+    def take(self, route: Route) -> Connection | None:
+        """The kept connection that was used last, or None."""
+        kept = self._idle.get(route)
+        while kept:
+            connection = kept.pop()
+            if connection.expiry is not None:
+                connection.expiry.cancel()
+            if connection.is_open:
+                return connection
+        return None
+
+    def give_back(self, connection: Connection) -> None:
+        connection.expiry = self.loop.call_later(_KEEP_IDLE, connection.abandon)
+        self._idle.setdefault(connection.route, []).append(connection)
+
+    def register(self, connection: Connection) -> None:
+        self._live.add(connection)
+
+    def forget(self, connection: Connection) -> None:
+        self._live.discard(connection)
+        if connection.expiry is not None:
+            connection.expiry.cancel()
+        kept = self._idle.get(connection.route)
+        if kept is not None:
+            with contextlib.suppress(ValueError):
+                kept.remove(connection)
+            if not kept:
+                del self._idle[connection.route]
+
+    async def resolve(self, host: str, port: int) -> list[Any]:
+        """The addresses of `host`, as `getaddrinfo` gives them; raises its `OSError`.
+
+        Looked up in a daemon thread of its own, which a stop leaves behind: neither the loop nor the
+        interpreter waits for it. Look-ups of one name that run at once are one.
+        """
+        for family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                socket.inet_pton(family, host)
+                return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+        lookup = self._lookups.get((host, port))
+        if lookup is None:
+            lookup = self._lookups[host, port] = self.loop.create_future()
+            lookup.add_done_callback(lambda done: self._lookups.pop((host, port), done).exception())
+            threading.Thread(
+                target=_look_up,
+                args=(self.loop, lookup, host, port),
+                name="mmsp-resolve",
+                daemon=True,
+            ).start()
+        return await asyncio.shield(lookup)
+
+    async def _hold(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        _pools.pop(self.loop, None)
+        for connection in list(self._live):
+            connection.abandon()
+        while self._live:  # each says connection_lost within a few turns
+            await asyncio.sleep(0)
+
+
+def _look_up(
+    loop: asyncio.AbstractEventLoop, lookup: asyncio.Future[list[Any]], host: str, port: int
+) -> None:
+    result: Any
+    try:
+        result = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        result = error if isinstance(error, OSError) else OSError(f"{host!r} is not a host name")
+    except BaseException as error:  # whatever it was, somebody waits for the answer
+        result = OSError(repr(error))
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        loop.call_soon_threadsafe(_deliver, lookup, result)
+
+
+def _deliver(lookup: asyncio.Future[list[Any]], result: Any) -> None:
+    if lookup.done():
+        return
+    if isinstance(result, OSError):
+        lookup.set_exception(result)
+    else:
+        lookup.set_result(result)

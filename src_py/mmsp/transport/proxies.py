@@ -1,0 +1,46 @@
+"""Which proxy a URL goes through: the environment's variables, read once per client."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from .failure import TransportError
+
+__all__ = ["Proxies"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """Scheme (`http`, `https`, `all`) → proxy URL, and the hosts that are reached without one (`no`)."""
+
+    by_scheme: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_environment(cls) -> Proxies:
+        """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY in either case, as the standard library reads them."""
+        if not any(name.lower().endswith("_proxy") for name in os.environ):
+            return cls()
+        from urllib.request import getproxies_environment  # costs 20 ms, and few need it
+
+        return cls(getproxies_environment())
+
+    def find(self, scheme: str, host: str, port: int) -> str | None:
+        """The URL of the proxy for this destination, or None for a direct connection."""
+        proxy = self.by_scheme.get(scheme) or self.by_scheme.get("all")
+        if not proxy:
+            return None
+        import urllib.request
+
+        bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # undocumented
+        if bypass(f"{host}:{port}", self.by_scheme):
+            return None
+        proxy = proxy if "://" in proxy else f"http://{proxy}"
+        if not proxy.startswith(("http://", "https://")):
+            scheme = proxy.partition("://")[0]
+            raise TransportError(
+                "proxy",
+                f"{scheme}:// proxies are not supported: name an http:// one",
+                retryable=False,
+            )
+        return proxy
