@@ -132,6 +132,7 @@ def hello(name: str = "x") -> bytes:
 
 
 def the(provider: ScriptedProvider) -> ConnectionRecord:
+    provider.wait("accepted")  # the kernel lets a caller in before the provider knows
     (record,) = provider.connections
     return record
 
@@ -173,24 +174,28 @@ def seen(record: ConnectionRecord, how: str, before: int) -> None:
 
 
 def test_a_fin_and_a_reset_in_mid_stream_are_told_apart(tls: bool, how: str) -> None:
-    with ScriptedProvider(Answer(say(HELLO), stall()), tls=tls) as provider:
-        with call(provider) as caller:
-            caller.ask().until(HELLO)
-            provider.wait("stalled")
-            before = leave(caller, how)
-            seen(the(provider), how, before)
+    with (
+        ScriptedProvider(Answer(say(HELLO), stall()), tls=tls) as provider,
+        call(provider) as caller,
+    ):
+        caller.ask().until(HELLO)
+        provider.wait("stalled")
+        before = leave(caller, how)
+        seen(the(provider), how, before)
 
 
 def test_the_end_is_seen_behind_connect(how: str) -> None:
-    with ScriptedProvider(Answer(say(HELLO), stall())) as provider:
-        with tunnel(provider, "api.example.com:443") as caller:
-            caller.until(b"\r\n\r\n")
-            caller.wrap(provider.ssl_context, "api.example.com")
-            caller.ask().until(HELLO)
-            provider.wait("stalled")
-            before = leave(caller, how)
-            seen(the(provider), how, before)
-            assert the(provider).connect_target == "api.example.com:443"
+    with (
+        ScriptedProvider(Answer(say(HELLO), stall())) as provider,
+        tunnel(provider, "api.example.com:443") as caller,
+    ):
+        caller.until(b"\r\n\r\n")
+        caller.wrap(provider.ssl_context, "api.example.com")
+        caller.ask().until(HELLO)
+        provider.wait("stalled")
+        before = leave(caller, how)
+        seen(the(provider), how, before)
+        assert the(provider).connect_target == "api.example.com:443"
 
 
 def test_the_end_is_seen_before_a_byte_was_sent(tls: bool, how: str) -> None:
@@ -203,83 +208,97 @@ def test_the_end_is_seen_before_a_byte_was_sent(tls: bool, how: str) -> None:
 
 
 def test_the_end_is_seen_in_an_unanswered_tls_hello(how: str) -> None:
-    with ScriptedProvider(tls=True, tls_hello="ignore") as provider:
-        with Caller(socket.create_connection(address(provider))) as caller:
-            caller.send(hello())
-            provider.wait("tls")
-            assert caller.silent()
-            before = leave(caller, how)
-            seen(the(provider), how, before)
+    with (
+        ScriptedProvider(tls=True, tls_hello="ignore") as provider,
+        Caller(socket.create_connection(address(provider))) as caller,
+    ):
+        caller.send(hello())
+        provider.wait("tls")
+        assert caller.silent()
+        before = leave(caller, how)
+        seen(the(provider), how, before)
 
 
 def test_the_end_is_seen_in_an_unanswered_connect(how: str) -> None:
-    with ScriptedProvider(connect="ignore") as provider:
-        with tunnel(provider, "api.example.com:443") as caller:
-            provider.wait("connect")
-            assert caller.silent()
-            before = leave(caller, how)
-            seen(the(provider), how, before)
+    with (
+        ScriptedProvider(connect="ignore") as provider,
+        tunnel(provider, "api.example.com:443") as caller,
+    ):
+        provider.wait("connect")
+        assert caller.silent()
+        before = leave(caller, how)
+        seen(the(provider), how, before)
 
 
 def test_the_end_is_seen_in_an_unanswered_tls_hello_behind_connect(how: str) -> None:
-    with ScriptedProvider(tunnel_tls="ignore") as provider:
-        with tunnel(provider, "api.example.com:443") as caller:
-            caller.until(b"\r\n\r\n")
-            caller.send(hello("api.example.com"))
-            provider.wait("tunnel_tls")
-            assert caller.silent()
-            before = leave(caller, how)
-            seen(the(provider), how, before)
+    with (
+        ScriptedProvider(tunnel_tls="ignore") as provider,
+        tunnel(provider, "api.example.com:443") as caller,
+    ):
+        caller.until(b"\r\n\r\n")
+        caller.send(hello("api.example.com"))
+        provider.wait("tunnel_tls")
+        assert caller.silent()
+        before = leave(caller, how)
+        seen(the(provider), how, before)
 
 
 def test_a_reset_is_seen_while_nothing_of_a_big_body_is_read(tls: bool) -> None:
-    with ScriptedProvider(tls=tls, read_body=False) as provider:
-        with call(provider) as caller:
-            caller.sock.settimeout(A_MOMENT)
-            with pytest.raises(TimeoutError):
-                caller.ask(BIG_BODY)
-            provider.wait("body")
-            assert the(provider).bytes_received < 20_000
-            before = leave(caller, "rst")
-            seen(the(provider), "rst", before)
+    with (
+        ScriptedProvider(tls=tls, read_body=False) as provider,
+        call(provider) as caller,
+    ):
+        caller.sock.settimeout(A_MOMENT)
+        with pytest.raises(TimeoutError):
+            caller.ask(BIG_BODY)
+        provider.wait("body")
+        assert the(provider).bytes_received < 20_000
+        before = leave(caller, "rst")
+        seen(the(provider), "rst", before)
 
 
 def test_a_fin_is_seen_while_nothing_of_a_body_is_read() -> None:
-    with ScriptedProvider(read_body=False) as provider:
-        with call(provider) as caller:
-            caller.ask(b"x" * 500)
-            provider.wait("body")
-            before = leave(caller, "fin")
-            seen(the(provider), "fin", before)
-            assert [request.body for request in provider.requests] == [b""]
+    with (
+        ScriptedProvider(read_body=False) as provider,
+        call(provider) as caller,
+    ):
+        caller.ask(b"x" * 500)
+        provider.wait("body")
+        before = leave(caller, "fin")
+        seen(the(provider), "fin", before)
+        assert [request.body for request in provider.requests] == [b""]
 
 
 def test_a_close_notify_is_no_end() -> None:
-    with ScriptedProvider(Answer(say(HELLO), gate("go"), say(HELLO)), tls=True) as provider:
-        with call(provider) as caller:
-            caller.ask().until(HELLO)
-            caller.sock.setblocking(False)
-            with pytest.raises(ssl.SSLWantReadError):
-                caller.sock.unwrap()  # type: ignore[attr-defined]
-            received = the(provider).bytes_received
-            provider.wait(lambda p: the(p).bytes_received > received or the(p).closed_ns)
-            assert the(provider).state == "stalled"
-            sent = the(provider).bytes_sent
-            provider.open("go")
-            provider.wait(lambda p: the(p).bytes_sent > sent)
+    with (
+        ScriptedProvider(Answer(say(HELLO), gate("go"), say(HELLO)), tls=True) as provider,
+        call(provider) as caller,
+    ):
+        caller.ask().until(HELLO)
+        caller.sock.setblocking(False)
+        received = the(provider).bytes_received
+        with pytest.raises(ssl.SSLWantReadError):
+            caller.sock.unwrap()  # type: ignore[attr-defined]
+        provider.wait(lambda p: the(p).bytes_received > received or the(p).closed_ns)
+        assert the(provider).state == "stalled"
+        sent = the(provider).bytes_sent
+        provider.open("go")
+        provider.wait(lambda p: the(p).bytes_sent > sent)
 
 
 def test_a_reset_that_follows_a_fin_counts_as_a_fin() -> None:
-    with ScriptedProvider(Answer(stall()), ignore_eof=True) as provider:
-        with call(provider) as caller:
-            caller.ask()
-            provider.wait("stalled")
-            caller.sock.shutdown(socket.SHUT_WR)
-            closed_ns = the(provider).wait_closed()
-            assert the(provider).reset_ns is None
-            caller.rst()
-            provider.wait(lambda p: the(p).reset_ns)
-            assert (the(provider).closed_by, the(provider).closed_ns) == ("fin", closed_ns)
+    with (
+        ScriptedProvider(Answer(stall()), ignore_eof=True) as provider,
+        call(provider) as caller,
+    ):
+        caller.ask()
+        provider.wait("stalled")
+        caller.sock.shutdown(socket.SHUT_WR)
+        closed_ns = the(provider).wait_closed()
+        assert the(provider).reset_ns is None
+        caller.rst()
+        provider.wait(lambda p: the(p).reset_ns)
+        assert (the(provider).closed_by, the(provider).closed_ns) == ("fin", closed_ns)
 
 
 def test_a_provider_that_ignores_eof_writes_on_until_it_is_reset() -> None:
@@ -306,7 +325,7 @@ def test_a_request_that_came_with_the_end_is_recorded() -> None:
     with ScriptedProvider() as provider:
         with call(provider) as caller:
             caller.ask(b'{"a":1}')
-        the(provider).wait_closed()
+        provider.wait("closed")
         assert [request.json() for request in provider.requests] == [{"a": 1}]
 
 
@@ -367,9 +386,11 @@ def test_a_reset_is_felt_as_one(tls: bool) -> None:
     with ScriptedProvider(Answer(say("one"), gate("go"), reset()), tls=tls) as provider:
         with call(provider) as caller:
             caller.ask().until(b"one\r\n")
-            provider.open("go")
-            with pytest.raises(ConnectionResetError):
-                caller.rest()
+            with socket.socket(fileno=os.dup(caller.sock.fileno())) as below_tls:
+                below_tls.settimeout(5)
+                provider.open("go")
+                with pytest.raises(ConnectionResetError):
+                    below_tls.recv(1)
         assert the(provider).closed_by is None
 
 
@@ -382,16 +403,19 @@ def test_a_drip_comes_in_pieces_with_time_between_them() -> None:
 
 
 def test_a_gate_holds_back_what_follows_until_it_is_opened() -> None:
-    with ScriptedProvider(Answer(say("one"), gate("go"), say("two"))) as provider:
-        with call(provider) as first, call(provider) as second:
-            first.ask().until(b"one")
-            second.ask().until(b"one\r\n")
-            provider.wait("stalled", count=2)
-            assert second.silent()
-            provider.open("go")
-            first.until(b"two\r\n0\r\n\r\n")
-            second.until(b"two\r\n0\r\n\r\n")
-            first.ask().until(b"two\r\n0\r\n\r\n")
+    with (
+        ScriptedProvider(Answer(say("one"), gate("go"), say("two"))) as provider,
+        call(provider) as first,
+        call(provider) as second,
+    ):
+        first.ask().until(b"one")
+        second.ask().until(b"one\r\n")
+        provider.wait("stalled", count=2)
+        assert second.silent()
+        provider.open("go")
+        first.until(b"two\r\n0\r\n\r\n")
+        second.until(b"two\r\n0\r\n\r\n")
+        first.ask().until(b"two\r\n0\r\n\r\n")
 
 
 def test_the_head_can_be_late_and_can_wait_for_a_gate() -> None:
@@ -411,29 +435,33 @@ def test_the_head_can_be_late_and_can_wait_for_a_gate() -> None:
 
 
 def test_statuses_headers_and_whole_bodies() -> None:
-    with ScriptedProvider(
-        Answer.error(429, "slow down", "rate_limit", {"retry-after": "2"}),
-        Answer.json(chat.completion("Hi there"), headers=[("x-a", "1"), ("x-a", "2")]),
-        Answer(status=599),
-    ) as provider:
-        with call(provider) as caller:
-            head = caller.ask().until(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 2\r\n")
-            expected = {"error": {"message": "slow down", "type": "rate_limit", "code": 429}}
-            assert json.loads(caller.until(b"}}")) == expected
-            head = caller.ask().until(b"\r\n\r\n")
-            assert b"x-a: 1\r\nx-a: 2\r\ncontent-type: application/json\r\n" in head
-            caller.until(b'"Hi there"')
-            caller.ask().until(b"HTTP/1.1 599 Scripted\r\n")
+    with (
+        ScriptedProvider(
+            Answer.error(429, "slow down", "rate_limit", {"retry-after": "2"}),
+            Answer.json(chat.completion("Hi there"), headers=[("x-a", "1"), ("x-a", "2")]),
+            Answer(status=599),
+        ) as provider,
+        call(provider) as caller,
+    ):
+        head = caller.ask().until(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 2\r\n")
+        expected = {"error": {"message": "slow down", "type": "rate_limit", "code": 429}}
+        assert json.loads(caller.until(b"}}")) == expected
+        head = caller.ask().until(b"\r\n\r\n")
+        assert b"x-a: 1\r\nx-a: 2\r\ncontent-type: application/json\r\n" in head
+        caller.until(b'"Hi there"')
+        caller.ask().until(b"HTTP/1.1 599 Scripted\r\n")
 
 
 def test_megabytes_are_sent_to_a_reader_that_starts_late(tls: bool) -> None:
-    with ScriptedProvider(Answer(say(BIG_BODY), say("end")), tls=tls) as provider:
-        with call(provider) as caller:
-            caller.ask()
-            provider.wait(lambda p: the(p).bytes_sent > 100_000)
-            assert the(provider).bytes_sent < len(BIG_BODY)
-            assert len(caller.until(b"end\r\n0\r\n\r\n")) > len(BIG_BODY)
+    with (
+        ScriptedProvider(Answer(say(BIG_BODY), say("end")), tls=tls) as provider,
+        call(provider) as caller,
+    ):
+        caller.ask()
+        provider.wait(lambda p: the(p).bytes_sent > 100_000)
+        assert the(provider).bytes_sent < len(BIG_BODY)
+        assert len(caller.until(b"end\r\n0\r\n\r\n")) > len(BIG_BODY)
 
 
 def test_a_long_answer_does_not_hide_the_end_of_its_connection() -> None:
@@ -461,12 +489,14 @@ def test_two_requests_are_served_on_one_connection() -> None:
 
 
 def test_requests_sent_before_the_answer_are_served_in_turn() -> None:
-    with ScriptedProvider(Answer(say("one")), Answer(say("two"))) as provider:
-        with call(provider) as caller:
-            caller.ask().ask().ask()
-            caller.until(b"one\r\n0\r\n\r\n")
-            caller.until(b"two\r\n0\r\n\r\n")
-            caller.until(b"two\r\n0\r\n\r\n")
+    with (
+        ScriptedProvider(Answer(say("one")), Answer(say("two"))) as provider,
+        call(provider) as caller,
+    ):
+        caller.ask().ask().ask()
+        caller.until(b"one\r\n0\r\n\r\n")
+        caller.until(b"two\r\n0\r\n\r\n")
+        caller.until(b"two\r\n0\r\n\r\n")
 
 
 def test_a_connection_ends_with_the_answer_when_the_request_says_so() -> None:
@@ -511,11 +541,13 @@ def test_a_caller_that_waits_for_permission_to_send_its_body_gets_it() -> None:
 
 
 def test_what_is_not_http_or_not_tls_is_a_fault_of_the_record(tls: bool) -> None:
-    with ScriptedProvider(tls=tls) as provider:
-        with Caller(socket.create_connection(address(provider))) as caller:
-            caller.send(b"nonsense\r\n\r\n")
-            the(provider).wait_closed()
-            assert (the(provider).fault or "").startswith("not TLS" if tls else "not HTTP")
+    with (
+        ScriptedProvider(tls=tls) as provider,
+        Caller(socket.create_connection(address(provider))) as caller,
+    ):
+        caller.send(b"nonsense\r\n\r\n")
+        the(provider).wait_closed()
+        assert (the(provider).fault or "").startswith("not TLS" if tls else "not HTTP")
 
 
 # --- as a proxy
@@ -534,20 +566,20 @@ def test_a_tunnel_is_served_under_the_name_that_was_asked_for() -> None:
 
 
 def test_a_tunnel_to_a_tls_proxy_has_two_layers() -> None:
-    with ScriptedProvider(Answer(say(BIG_BODY), say("end")), tls=True) as provider:
-        with call(provider) as caller:
-            caller.send(b"CONNECT b.example.com:443 HTTP/1.1\r\nHost: b.example.com\r\n\r\n")
-            caller.until(b"\r\n\r\n")
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            inner = provider.ssl_context.wrap_bio(
-                incoming, outgoing, server_hostname="b.example.com"
-            )
-            turn(inner.do_handshake, caller, incoming, outgoing)
-            inner.write(b"GET / HTTP/1.1\r\nHost: b.example.com\r\n\r\n")
-            read = b""
-            while b"end" not in read[-20:]:
-                read += turn(lambda: inner.read(65536), caller, incoming, outgoing)
-            assert len(read) > len(BIG_BODY)
+    with (
+        ScriptedProvider(Answer(say(BIG_BODY), say("end")), tls=True) as provider,
+        call(provider) as caller,
+    ):
+        caller.send(b"CONNECT b.example.com:443 HTTP/1.1\r\nHost: b.example.com\r\n\r\n")
+        caller.until(b"\r\n\r\n")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        inner = provider.ssl_context.wrap_bio(incoming, outgoing, server_hostname="b.example.com")
+        turn(inner.do_handshake, caller, incoming, outgoing)
+        inner.write(b"GET / HTTP/1.1\r\nHost: b.example.com\r\n\r\n")
+        read = b""
+        while b"end" not in read[-20:]:
+            read += turn(lambda: inner.read(65536), caller, incoming, outgoing)
+        assert len(read) > len(BIG_BODY)
 
 
 T = TypeVar("T")
@@ -574,10 +606,12 @@ def test_a_request_for_plain_http_is_served_with_its_absolute_target() -> None:
 
 
 def test_plain_http_through_a_tunnel_is_served_too() -> None:
-    with ScriptedProvider(Answer(say("one"))) as provider:
-        with tunnel(provider, "api.example.com:80") as caller:
-            caller.until(b"\r\n\r\n")
-            caller.ask().until(b"one")
+    with (
+        ScriptedProvider(Answer(say("one"))) as provider,
+        tunnel(provider, "api.example.com:80") as caller,
+    ):
+        caller.until(b"\r\n\r\n")
+        caller.ask().until(b"one")
 
 
 def test_a_proxy_that_refuses_asks_for_credentials_and_then_forbids() -> None:
@@ -664,6 +698,8 @@ def test_a_thousand_connections_stall_and_close_together() -> None:
     with ScriptedProvider(Answer(say(HELLO), stall())) as provider:
         callers = [call(provider).ask() for _ in range(1000)]
         provider.wait("stalled", count=1000, timeout=10)
+        for caller in callers:
+            caller.until(HELLO + b"\r\n")  # unread bytes would make a reset of the FIN
         for caller in callers:
             caller.fin()
         provider.wait("closed", count=1000, timeout=10)

@@ -20,6 +20,7 @@ __all__ = [
     "Delta",
     "Detail",
     "Usage",
+    "as_chunk",
     "content_parts",
     "decode",
     "forgive",
@@ -60,7 +61,7 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """`message` stands in place of `delta` in an answer that comes whole."""
+    """`message` stands in place of `delta` where a server streams a whole completion."""
 
     index: int | None = None
     delta: Delta | None = None
@@ -83,10 +84,17 @@ class Usage(msgspec.Struct, gc=False):
     completion_tokens_details: OutputDetails | None = None
 
 
+class Groq(msgspec.Struct, gc=False):
+    """Groq reports usage here; newer versions of its server in the usual place too."""
+
+    usage: Usage | None = None
+
+
 class Chunk(msgspec.Struct, gc=False):
     choices: list[Choice] | None = None
     usage: Usage | None = None
     error: Any = None
+    x_groq: Groq | None = None
 
 
 decode = msgspec.json.Decoder(Chunk).decode
@@ -113,14 +121,27 @@ def forgive(answer: dict[str, Any], mend: Callable[[str, str], str]) -> Chunk:
     return Chunk(
         choices=[reader.choice(each) for each in _objects(answer.get("choices"))],
         usage=_usage(answer.get("usage")),
+        x_groq=Groq(_usage(_object(answer.get("x_groq")).get("usage"))),
         error=answer.get("error"),
     )
 
 
-def content_parts(answer: Any) -> Iterator[tuple[str, str]]:
+def as_chunk(answer: dict[str, Any]) -> dict[str, Any]:
+    """A whole completion in the form of one chunk; its calls are whole too, so each has a number."""
+    choices: list[dict[str, Any]] = []
+    for choice in _objects(answer.get("choices")):
+        message = choice.get("message")
+        if isinstance(message, dict):
+            calls = enumerate(_objects(message.get("tool_calls")))
+            numbered = [{**call, "index": number} for number, call in calls]
+            choice = {**choice, "delta": {**message, "tool_calls": numbered}}
+        choices.append(choice)
+    return {**answer, "choices": choices}
+
+
+def content_parts(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The parts of the first choice's content, if it is a list, as ("text" or "thinking", words)."""
-    choices = _objects(answer.get("choices")) if isinstance(answer, dict) else iter(())
-    for choice in choices:
+    for choice in _objects(answer.get("choices")):
         if not _integer(choice.get("index")):
             said = choice.get("delta") or choice.get("message")
             content = said.get("content") if isinstance(said, dict) else None

@@ -28,6 +28,7 @@ from .openai_chat_chunk import (
     Delta,
     Detail,
     Usage,
+    as_chunk,
     content_parts,
     decode,
     forgive,
@@ -96,14 +97,15 @@ class ChatDecoder:
         self._complain(answer)
         if not isinstance(answer, dict) or "choices" not in answer:
             raise self._unreadable("neither a stream nor a completion", body)
-        self._forgive(answer)
+        self._forgive(as_chunk(answer))
         self.terminal = True
 
     # ---- a chunk
 
     def _read(self, chunk: Chunk) -> None:
-        if chunk.usage is not None:
-            self._usage(chunk.usage)
+        usage = chunk.usage or (chunk.x_groq and chunk.x_groq.usage)
+        if usage is not None:
+            self._usage(usage)
         if chunk.error:
             self._complain({"error": chunk.error})
         choices = chunk.choices
@@ -118,7 +120,7 @@ class ChatDecoder:
         if choice.delta is not None:
             self._delta(choice.delta)
         elif choice.message is not None and not self._assembler.content:
-            self._message(choice.message)
+            self._delta(choice.message)
         if choice.finish_reason:
             words = self._dialect.finish_words
             self._assembler.finish(words.get(choice.finish_reason, "unknown"))
@@ -140,13 +142,6 @@ class ChatDecoder:
                 self._call(piece)
         if delta.refusal:
             say.text("refusal", delta.refusal)
-
-    def _message(self, message: Delta) -> None:
-        """A message that came whole: its calls are whole too, numbered or not."""
-        for number, call in enumerate(message.tool_calls or ()):
-            if call.index is None:
-                call.index = number
-        self._delta(message)
 
     def _detail(self, block: Detail) -> None:
         """A block of hidden or mirrored reasoning; a signature ends what it signs."""

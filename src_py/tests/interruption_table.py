@@ -1,0 +1,213 @@
+"""The table behind `test_interruption.py`: the phases of a request, and the wires that can be asked.
+
+A phase says how to bring a stream into it on a real socket, whether a read is pending there, what had
+arrived and not been taken, and how the far side can tell that the request is over. A client type that
+has no row in `WIRES` fails the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Literal
+
+from mmsp.testing import Answer, ScriptedProvider, chat, gate, say, stall
+from mmsp.types import UniMessage
+
+Way = Literal["abort", "abort from a thread", "abort in a signal handler", "close", "leave", "cancel"]
+Security = Literal["plain", "TLS", "TLS behind a proxy"]
+Ends = Literal["closed", "nothing connects", "nothing is sent", "nothing more is sent"]
+
+WAYS: tuple[Way, ...] = (
+    "abort",
+    "abort from a thread",
+    "abort in a signal handler",
+    "close",
+    "leave",
+    "cancel",
+)
+
+# How each client type's provider speaks.
+WIRES: dict[str, ModuleType] = {"openai-chat": chat}
+
+HUGE = 20_000_000
+COMPLETE = "All is well"
+
+
+def question(text: str = "Hello?") -> UniMessage:
+    return {"role": "user", "content_items": [{"type": "text.done", "text": text}]}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`reads` texts are taken first; `rest` had arrived behind them. `reached` is the state of the
+    provider's connection to wait for. Where `recovers` is false the provider stays as it is, and the
+    next call gets just as far."""
+
+    name: str
+    answer: Callable[[Any], Answer] = lambda wire: Answer(stall())
+    reads: int = 0
+    rest: int = 0
+    waiting: bool = True
+    started: bool = True
+    reached: str | None = "stalled"
+    ends: Ends = "closed"
+    recovers: bool = True
+    on: tuple[Security, ...] = ("plain", "TLS")
+    options: dict[str, Any] = field(default_factory=dict)
+    body: int = 0
+    impossible: dict[Way, str] = field(default_factory=dict)
+
+    def provider(self, wire: Any, security: Security) -> ScriptedProvider:
+        complete = Answer(*(say(each) for each in wire.answer(COMPLETE)))
+        first = [] if self.ends == "nothing connects" else [self.answer(wire)]
+        return ScriptedProvider(
+            *first,
+            complete,
+            tls=security == "TLS",
+            host="localhost" if self.name == "resolving the name" else "127.0.0.1",
+            **self.options,
+        )
+
+    def why_not(self, way: Way) -> str | None:
+        if way in self.impossible:
+            return self.impossible[way]
+        if way == "leave" and self.waiting:
+            return "a caller whose read is pending is not in its loop's body: it can only be cancelled"
+        return None
+
+
+def texts(count: int) -> list[str]:
+    return [f"t{number} " for number in range(count)]
+
+
+def _texts(wire: Any, count: int) -> list[bytes]:
+    return [wire.text(each) for each in texts(count)]
+
+
+def _after_finish(wire: Any) -> Answer:
+    return Answer(say([*_texts(wire, 1), wire.finish(), wire.usage()]), stall())
+
+
+def _half_an_event(wire: Any) -> Answer:
+    whole: bytes = wire.text("x" * HUGE)
+    return Answer(say(_texts(wire, 1)), gate("half"), say(whole[: HUGE // 2]), stall())
+
+
+PHASES = (
+    Phase(
+        "made but never read",
+        waiting=False,
+        started=False,
+        reached=None,
+        ends="nothing connects",
+        on=("plain",),
+        impossible={"cancel": "a task that reads nothing has nothing to cancel"},
+    ),
+    Phase("resolving the name", reached=None, ends="nothing connects"),
+    Phase(
+        "TCP connect not accepted",
+        reached=None,
+        recovers=False,
+        on=("plain",),  # TLS has not begun
+        options={"never_accept": True},
+    ),
+    Phase(
+        "TLS hello unanswered",
+        reached="tls",
+        recovers=False,
+        on=("TLS",),
+        options={"tls_hello": "ignore"},
+    ),
+    Phase(
+        "proxy CONNECT unanswered",
+        reached="connect",
+        recovers=False,
+        on=("TLS behind a proxy",),  # a plain request needs no tunnel
+        options={"connect": "ignore"},
+    ),
+    Phase(
+        "TLS behind a proxy stalled",
+        reached="tunnel_tls",
+        recovers=False,
+        on=("TLS behind a proxy",),
+        options={"tunnel_tls": "ignore"},
+    ),
+    Phase(
+        "body being sent to a provider that does not read",
+        reached="body",
+        recovers=False,
+        on=("plain", "TLS", "TLS behind a proxy"),
+        options={"read_body": False},
+        body=8_000_000,
+    ),
+    Phase(
+        "headers late",
+        lambda wire: Answer(head_gate="never"),
+        reached="stalled",
+        on=("plain", "TLS", "TLS behind a proxy"),
+    ),
+    Phase(
+        "sleeping before a retry",
+        lambda wire: Answer.error(429, "slow down", headers={"retry-after": "30"}),
+        reached="idle",
+        ends="nothing more is sent",
+    ),
+    Phase("before the first event", on=("plain", "TLS", "TLS behind a proxy")),
+    Phase(
+        "mid-item while the caller waits",
+        lambda wire: Answer(say(_texts(wire, 1)), stall()),
+        reads=1,
+        on=("plain", "TLS", "TLS behind a proxy"),
+    ),
+    Phase(
+        "mid-item while the caller is busy",
+        lambda wire: Answer(say(_texts(wire, 1)), stall()),
+        reads=1,
+        waiting=False,
+        on=("plain", "TLS", "TLS behind a proxy"),
+    ),
+    Phase(
+        "many deltas in one segment",
+        lambda wire: Answer(say(_texts(wire, 50)), stall()),
+        reads=1,
+        rest=49,
+        waiting=False,
+    ),
+    Phase("inside a 20 MB event", _half_an_event, reads=1),
+    Phase("after the finish reason and the usage", _after_finish, reads=1),
+    Phase(
+        "after the finish reason and the usage, the caller busy",
+        _after_finish,
+        reads=1,
+        waiting=False,
+    ),
+    Phase(
+        "waiting for the end of the body",
+        lambda wire: Answer(
+            say([*_texts(wire, 1), wire.finish(), wire.usage(), wire.done()]), stall()
+        ),
+        reads=1,
+    ),
+)
+
+# What `PHASES` must cover, by name: taken from the contract, not from the table.
+REQUIRED_PHASES = (
+    "made but never read",
+    "resolving the name",
+    "TCP connect not accepted",
+    "TLS hello unanswered",
+    "proxy CONNECT unanswered",
+    "TLS behind a proxy stalled",
+    "body being sent to a provider that does not read",
+    "headers late",
+    "sleeping before a retry",
+    "before the first event",
+    "mid-item while the caller waits",
+    "mid-item while the caller is busy",
+    "many deltas in one segment",
+    "inside a 20 MB event",
+    "after the finish reason and the usage",
+    "waiting for the end of the body",
+)

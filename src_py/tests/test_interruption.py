@@ -1,0 +1,367 @@
+"""Every way to stop × every phase × every client type × plain and TLS × stateless and stateful.
+
+On real sockets, against a provider that falls silent in the phase. Each cell: the far side sees the
+connection close within 200 ms; what had arrived is delivered, then the error that belongs to the way; no
+`.done`, no `stop`; nothing is recorded, the client is free, the next call works. `conftest.py` adds: no
+task, thread, descriptor, warning or loop error afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal as os_signal
+import socket
+import statistics
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from mmsp import AbortError, AbortSignal, AutoLLMClient, Stream
+from mmsp.registry import CLIENTS
+from mmsp.testing import ScriptedProvider
+from mmsp.types import UniEvent
+
+from tests.interruption_table import (
+    COMPLETE,
+    PHASES,
+    REQUIRED_PHASES,
+    WAYS,
+    WIRES,
+    Phase,
+    Security,
+    Way,
+    question,
+    texts,
+)
+
+LIMIT = 0.2  # s, the contract's
+REASON = {"any": "object"}
+
+MEASURED: dict[tuple[str, str], list[float]] = {}
+
+CELLS = [
+    pytest.param(client, phase, security, way, stateful, id=f"{client}-{phase.name}-{security}-{way}-{kind}")
+    for client in CLIENTS
+    for phase in PHASES
+    for security in phase.on
+    for way in WAYS
+    if phase.why_not(way) is None
+    for stateful, kind in ((False, "stateless"), (True, "stateful"))
+]
+
+
+def test_every_client_type_speaks_to_a_provider_here() -> None:
+    assert set(WIRES) == set(CLIENTS)
+
+
+def test_every_phase_of_the_contract_has_its_row() -> None:
+    names = {phase.name for phase in PHASES}
+    assert names >= set(REQUIRED_PHASES)
+
+
+def test_every_way_is_tried_in_every_phase_or_says_why_not() -> None:
+    for phase in PHASES:
+        for way in WAYS:
+            reason = phase.why_not(way)
+            assert reason is None or len(reason) > 20
+        assert any(phase.why_not(way) is None for way in WAYS)
+
+
+class Scene:
+    """One client and its provider in one phase; knows how to reach the phase and what must hold after."""
+
+    def __init__(
+        self, client_type: str, phase: Phase, provider: ScriptedProvider, security: Security, stateful: bool
+    ) -> None:
+        self.phase = phase
+        self.provider = provider
+        self.stateful = stateful
+        self.signal = AbortSignal()
+        self.release_names = threading.Event()
+        self.events: list[UniEvent] = []
+        behind_proxy = security == "TLS behind a proxy"
+        base_url = "https://far.example/v1" if behind_proxy else provider.base_url
+        self.client = AutoLLMClient(
+            "some-model",
+            "a-key",
+            base_url,
+            client_type,
+            ssl_context=None if security == "plain" else provider.ssl_context,
+        )
+
+    def make(self, size: int = 0) -> Stream:
+        message = question("x" * size if size else "Hello?")
+        if self.stateful:
+            return self.client.streaming_response_stateful(message, signal=self.signal)
+        return self.client.streaming_response([message], signal=self.signal)
+
+    async def take(self, stream: Stream) -> None:
+        """Read up to the phase."""
+        for _ in range(self.phase.reads):
+            self.events.append(await anext(stream))
+        self.provider.open("half")
+
+    async def reached(self) -> None:
+        if self.phase.reached is not None:
+            await self.provider.until(self.phase.reached)
+        elif self.phase.ends == "closed":
+            while not self.provider.pending_connects():
+                await asyncio.sleep(0.001)
+        for _ in range(5):  # so that the reader is at rest
+            await asyncio.sleep(0.001)
+
+    async def check_far_side(self, stopped_ns: int) -> None:
+        """The request is over for the provider, within the limit."""
+        phase, provider = self.phase, self.provider
+        if phase.ends == "closed" and provider.connections:
+            closed_ns = await provider.connections[-1].until_closed(1.0)
+            took = (closed_ns - stopped_ns) / 1e9
+            MEASURED.setdefault((phase.name, "closed"), []).append(took)
+            assert took <= LIMIT
+        elif phase.ends == "closed":
+            assert not provider.pending_connects()
+            assert (time.monotonic_ns() - stopped_ns) / 1e9 <= LIMIT
+        elif phase.ends == "nothing connects":
+            self.release_names.set()
+            await asyncio.sleep(0.01)  # what the look-up brings is not used
+            assert provider.connections == []
+        else:
+            assert len(provider.requests) == 1
+
+    def check_events(self, *, delivered: bool) -> None:
+        count = self.phase.reads + (self.phase.rest if delivered else 0)
+        items = [item for event in self.events for item in event["content_items"]]
+        assert [event["event_type"] for event in self.events] == ["delta"] * len(self.events)
+        assert [item["type"] for item in items] == ["text.delta"] * len(items)
+        assert [item["text"] for item in items if item["type"] == "text.delta"] == texts(count)
+
+    async def check_afterwards(self) -> None:
+        """Nothing was recorded, nobody is subscribed, and the client takes the next call."""
+        assert self.client.get_history() == []
+        assert not self.signal._listeners
+        self.client.clear_history()  # raises while a call holds the client
+        self.signal = AbortSignal()
+        if self.phase.recovers:
+            message = await self.make().message()
+            assert message["content_items"] == [{"type": "text.done", "text": COMPLETE}]
+            assert len(self.client.get_history()) == (2 if self.stateful else 0)
+        else:
+            await self._get_as_far_again()
+
+    async def _get_as_far_again(self) -> None:
+        async with self.make(self.phase.body) as stream:
+            pending = asyncio.ensure_future(anext(stream))
+            if self.phase.reached is not None:
+                await self.provider.until(self.phase.reached, count=2)
+            pending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await pending
+
+
+@contextlib.asynccontextmanager
+async def scene_of(
+    client_type: str,
+    phase: Phase,
+    security: Security,
+    stateful: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Scene]:
+    with phase.provider(WIRES[client_type], security) as provider:
+        if security == "TLS behind a proxy":
+            monkeypatch.setenv("HTTPS_PROXY", provider.proxy_url)
+        scene = Scene(client_type, phase, provider, security, stateful)
+        if phase.name == "resolving the name":
+            slow_name_server(monkeypatch, scene.release_names)
+        try:
+            yield scene
+        finally:
+            scene.release_names.set()
+
+
+def slow_name_server(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> None:
+    """The first look-up takes until the event is set; later ones are answered."""
+    real = socket.getaddrinfo
+    asked: list[object] = []
+
+    def getaddrinfo(*args: Any, **kwargs: Any) -> Any:
+        asked.append(args)
+        if len(asked) == 1:
+            release.wait(10)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+def stop_abort(scene: Scene, way: Way) -> int:
+    """Abort as `way` says; the time of the stop in ns."""
+    if way == "abort from a thread":
+        stopped: list[int] = []
+
+        def abort() -> None:
+            stopped.append(time.monotonic_ns())
+            scene.signal.abort(REASON)
+
+        thread = threading.Thread(target=abort)
+        thread.start()
+        thread.join()
+        return stopped[0]
+    if way == "abort in a signal handler":
+        with handler(lambda: scene.signal.abort(REASON)):
+            stopped_ns = time.monotonic_ns()
+            os_signal.raise_signal(os_signal.SIGUSR1)
+        return stopped_ns
+    stopped_ns = time.monotonic_ns()
+    scene.signal.abort(REASON)
+    return stopped_ns
+
+
+@contextlib.contextmanager
+def handler(call: Any) -> Iterator[None]:
+    before = os_signal.signal(os_signal.SIGUSR1, lambda *_: call())
+    try:
+        yield
+    finally:
+        os_signal.signal(os_signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize(("client_type", "phase", "security", "way", "stateful"), CELLS)
+async def test_a_stop_closes_the_connection_and_leaves_nothing(
+    client_type: str,
+    phase: Phase,
+    security: Security,
+    way: Way,
+    stateful: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene_of(client_type, phase, security, stateful, monkeypatch) as scene:
+        if way.startswith("abort"):
+            await check_abort(scene, way)
+        elif way == "close":
+            await check_close(scene)
+        elif way == "leave":
+            await check_leave(scene)
+        elif phase.waiting:
+            await check_cancelled_read(scene)
+        else:
+            await check_cancelled_body(scene)
+        await scene.check_afterwards()
+
+
+async def check_abort(scene: Scene, way: Way) -> None:
+    stream = scene.make(scene.phase.body)
+    task: asyncio.Task[None] | None = None
+    caught: list[AbortError] = []
+    cancelling: list[int] = []
+
+    async def read_on() -> None:
+        try:
+            async for event in stream:
+                scene.events.append(event)
+        except AbortError as error:
+            caught.append(error)
+        current = asyncio.current_task()
+        assert current is not None
+        cancelling.append(current.cancelling())
+
+    await scene.take(stream)
+    if scene.phase.waiting:
+        task = asyncio.create_task(read_on())
+        await scene.reached()
+    stopped_ns = stop_abort(scene, way)
+    if scene.stateful:
+        scene.client.clear_history()  # the claim is free in the line after the abort
+    await (task if task is not None else read_on())
+    await scene.check_far_side(stopped_ns)
+    assert (time.monotonic_ns() - stopped_ns) / 1e9 < 1
+    assert len(caught) == 1
+    assert caught[0].reason is REASON
+    assert caught[0].args == (REASON,)
+    assert cancelling == [0]
+    assert (stream.aborted, stream.reason) == (True, REASON)
+    scene.check_events(delivered=True)
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+
+
+async def check_close(scene: Scene) -> None:
+    stream = scene.make(scene.phase.body)
+    await scene.take(stream)
+    pending = asyncio.ensure_future(anext(stream)) if scene.phase.waiting else None
+    if scene.phase.waiting:
+        await scene.reached()
+    stopped_ns = time.monotonic_ns()
+    await stream.aclose()
+    await stream.aclose()
+    if pending is not None:
+        with pytest.raises(StopAsyncIteration):
+            await pending
+    await scene.check_far_side(stopped_ns)
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    assert not stream.aborted
+    scene.check_events(delivered=False)
+
+
+async def check_leave(scene: Scene) -> None:
+    if not scene.phase.started:
+        stopped_ns = time.monotonic_ns()
+        scene.make()
+    else:
+        async for event in scene.make():
+            scene.events.append(event)
+            if len(scene.events) == scene.phase.reads:
+                stopped_ns = time.monotonic_ns()
+                break
+    await scene.check_far_side(stopped_ns)
+    scene.check_events(delivered=False)
+
+
+async def check_cancelled_read(scene: Scene) -> None:
+    stream = scene.make(scene.phase.body)
+    await scene.take(stream)
+    pending = asyncio.ensure_future(anext(stream))
+    await scene.reached()
+    stopped_ns = time.monotonic_ns()
+    pending.cancel("why")
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await pending
+    assert type(caught.value) is asyncio.CancelledError
+    await scene.check_far_side(stopped_ns)
+    assert not stream.aborted
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    scene.check_events(delivered=False)
+
+
+async def check_cancelled_body(scene: Scene) -> None:
+    """The task is cancelled in its loop's body; the stream closes as its frame unwinds."""
+    ready = asyncio.Event()
+
+    async def read() -> None:
+        async for event in scene.make():
+            scene.events.append(event)
+            if len(scene.events) == scene.phase.reads:
+                ready.set()
+                await asyncio.sleep(60)
+
+    task = asyncio.create_task(read())
+    await ready.wait()
+    stopped_ns = time.monotonic_ns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await scene.check_far_side(stopped_ns)
+    scene.check_events(delivered=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def medians() -> Iterator[None]:
+    """Prints the medians at the end of the module (shown with -s)."""
+    yield
+    for (phase, _), times in sorted(MEASURED.items()):
+        middle, worst = statistics.median(times), max(times)
+        print(f"\n{phase}: {middle * 1e3:.2f} ms (worst {worst * 1e3:.2f}, {len(times)} stops)", end="")
