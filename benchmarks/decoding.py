@@ -1,7 +1,7 @@
 """µs per event: from bytes on a socket to an event in the caller's hands.
 
-A stream of deltas, each in an HTTP chunk of its own, many to a write, so that the provider is not
-what is measured; wall time of the reader, from the first byte it could have had to the `stop`.
+A stream of deltas, each in an HTTP chunk of its own but many to a write, so that it is not the
+provider that is measured. Wall time from the call to the `stop`, the request included.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from mmsp.testing import Answer, ProviderProcess, chat, say
 
 from . import floor
 from .figures import Figure
-from .rig import QUESTION, client_of, in_chunks, run, text_answer
+from .rig import QUESTION, client_of, in_chunks, median, run, text_answer
 
 __all__ = ["measure"]
 
 TARGET = 3.5
 DELTAS = 20_000
-LENGTHS = (2_000, 100_000)
+OTHER_LENGTHS = (2_000, 100_000)
 MIB = 2**20
+WRITE = 64 * 1024
 
 
 def measure(*, full: bool, uvloop: bool) -> list[Figure]:
     runs = 15 if full else 7
     with ProviderProcess() as provider:
+        streams = {f"{DELTAS:,} {kind} deltas": make(DELTAS) for kind, make in KINDS.items()}
+        streams |= {f"{count:,} text deltas": text_answer(count) for count in OTHER_LENGTHS}
         figures = [
-            _figure(provider, f"{DELTAS:,} {name} deltas", make(DELTAS), runs, uvloop)
-            for name, make in KINDS.items()
+            run(_deltas(provider, name, answer, runs), uvloop=uvloop)
+            for name, answer in streams.items()
         ]
-        figures += [
-            _figure(provider, f"{count:,} text deltas", text_answer(count), runs, uvloop)
-            for count in LENGTHS
-        ]
-        figures += [_one_event(provider, size, runs, uvloop) for size in (2, 20)]
+        figures += [run(_one_event(provider, size, runs), uvloop=uvloop) for size in (2, 20)]
     return figures
 
 
@@ -58,36 +57,35 @@ KINDS: dict[str, Callable[[int], Answer]] = {
 }
 
 
-def _figure(
-    provider: ProviderProcess, name: str, answer: Answer, runs: int, uvloop: bool
-) -> Figure:
-    ours, bare = run(_side_by_side(provider, answer, runs), uvloop=uvloop)
-    return Figure.of_runs(
-        name, ours, "µs/event", target=TARGET, floor=sorted(bare)[len(bare) // 2]
-    )
-
-
-async def _side_by_side(
-    provider: ProviderProcess, answer: Answer, runs: int
-) -> tuple[list[float], list[float]]:
-    """µs per event of ours and of the floor, taken in turn; a first pair warms up."""
+async def _deltas(provider: ProviderProcess, name: str, answer: Answer, runs: int) -> Figure:
+    """Ours and the floor in turn; a first pair warms up."""
     provider.set_answers(answer)
     client = client_of(provider)
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(runs + 1):
-        ours.append(await _read(client))
+        seconds, events = await _read(client)
+        ours.append(seconds / events * 1e6)
         bare.append(await _read_bare(provider))
-    provider.forget()
-    return ours[1:], bare[1:]
+    return Figure.of_runs(name, ours[1:], "µs/event", target=TARGET, floor=median(bare[1:]))
 
 
-async def _read(client: AutoLLMClient) -> float:
+async def _one_event(provider: ProviderProcess, size: int, runs: int) -> Figure:
+    """One event of so many MiB; that the time for each MiB stays the same shows it is linear."""
+    event = chat.text("x" * (size * MIB))
+    writes = [say(event[start : start + WRITE]) for start in range(0, len(event), WRITE)]
+    provider.set_answers(Answer(*writes, say(chat.ending())))
+    client = client_of(provider)
+    ours = [(await _read(client))[0] / size * 1e3 for _ in range(runs + 1)]
+    return Figure.of_runs(f"one event of {size} MiB", ours[1:], "ms/MiB")
+
+
+async def _read(client: AutoLLMClient) -> tuple[float, int]:
     events = 0
     begun = time.perf_counter()
     async for _ in client.streaming_response(QUESTION):
         events += 1
-    return (time.perf_counter() - begun) / events * 1e6
+    return time.perf_counter() - begun, events
 
 
 async def _read_bare(provider: ProviderProcess) -> float:
@@ -96,19 +94,3 @@ async def _read_bare(provider: ProviderProcess) -> float:
     await reader.ask(floor.request())
     reader.transport.abort()
     return (time.perf_counter() - begun) / reader.events * 1e6
-
-
-def _one_event(provider: ProviderProcess, size: int, runs: int, uvloop: bool) -> Figure:
-    """One event of so many MiB: the time in proportion to its size shows that it is linear."""
-    pieces = chat.text("x" * (size * MIB))
-    write = 64 * 1024
-    writes = [say(pieces[start : start + write]) for start in range(0, len(pieces), write)]
-    answer = Answer(*writes, say(chat.ending()))
-    ours, _ = run(_side_by_side_once(provider, answer, min(runs, 7)), uvloop=uvloop)
-    return Figure.of_runs(f"one event of {size} MiB", [each / size for each in ours], "ms/MiB")
-
-
-async def _side_by_side_once(
-    provider: ProviderProcess, answer: Answer, runs: int
-) -> tuple[list[float], list[float]]:
-    raise NotImplementedError

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -83,9 +83,7 @@ def joined(group: list[Item], *, parsed: bool = True) -> Item:
     """The done item of a group of deltas."""
     kind = group[0]["type"].partition(".")[0]
     pieces = [item[GROWS[kind]] for item in group]
-    whole = (
-        list(itertools.chain(*pieces)) if kind == "embedding" else type(pieces[0])().join(pieces)
-    )
+    whole: Any = [*chain(*pieces)] if kind == "embedding" else type(pieces[0])().join(pieces)
     if kind == "tool_call" and parsed:
         whole = json.loads(whole or "{}")
     if kind in ("inline_data", "inline_thinking", "embedding"):
@@ -565,7 +563,6 @@ def test_a_call_that_the_wire_ended_is_whole_whatever_the_limit() -> None:
 )
 def test_a_turn_that_ends_to_call_tools_says_so(said: Any, finish: str) -> None:
     assembler = new()
-    assert assembler.finish_reason is None
     assembler.tool_call(0, "f", "c0")
     assembler.finish(said)
     assert assembler.finish_reason == finish
@@ -575,6 +572,7 @@ def test_a_turn_that_ends_to_call_tools_says_so(said: Any, finish: str) -> None:
 
 def test_the_last_reason_counts() -> None:
     assembler = new()
+    assert assembler.finish_reason is None
     assembler.text("t", "a")
     assembler.finish("length")
     assembler.finish("stop")
@@ -625,7 +623,7 @@ def test_an_answer_that_was_cut_is_incomplete(end: str) -> None:
     if end == "open call":
         assembler.tool_call(0, "f", "c0")
         assembler.usage(prompt=1)
-    with pytest.raises(errors.IncompleteStreamError, match="finish reason.*again") as caught:
+    with pytest.raises(errors.IncompleteStreamError, match=r"finish reason.*again") as caught:
         assembler.complete(terminal=end != "no terminal")
     missing = ("finish_reason",) if end == "open call" else ("finish_reason", "usage_metadata")
     assert caught.value.missing == missing
@@ -671,12 +669,16 @@ def test_after_a_drain_a_finish_releases_nothing() -> None:
     assembler.drain()
     assembler.drain()
     assembler.tool_arguments(0, "{}")
-    assert not assembler.over
+    over = [assembler.over]
     assembler.finish("stop")
-    assert assembler.over
-    for late in (("text", "t", "a"), ("tool_call", 2, "f", "c2"), ("tool_arguments", 0, "x"),
-                 ("fidelity", 0, {"s": 1}), ("end_item", 0), ("finish", "stop")):  # fmt: skip
-        getattr(assembler, late[0])(*late[1:])
+    over.append(assembler.over)
+    assert over == [False, True]
+    assembler.text("t", "a")
+    assembler.tool_call(2, "f", "c2")
+    assembler.tool_arguments(0, "x")
+    assembler.fidelity(0, {"s": 1})
+    assembler.end_item(0)
+    assembler.finish("stop")
     assembler.usage(prompt=1)
     assert [item["arguments"] for item in assembler.out] == ["", "{}"]
     assert assembler.usage_metadata is None

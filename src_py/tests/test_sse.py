@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -18,7 +19,8 @@ TOKENS = st.sampled_from(
     [
         b"data: ", b"data:", b"data", b"event: ", b"event:x", b"id: 1", b"retry: 5", b": note",
         b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b":", b" ", b"a", b"\xef", b"\xbb", b"\xbf",
-        b"\xe2\x80\xa8", b"\x0b", b"data: {}\n\n", b"event: e\ndata: {}\n\n", b"event: e\r\ndata: {}\r\n\r\n",
+        b"\xe2\x80\xa8", b"\x0b", b"data: {}\n\n", b"event: e\ndata: {}\n\n",
+        b"event: e\r\ndata: {}\r\n\r\n",
     ]
 )  # fmt: skip
 BODIES = st.one_of(st.lists(TOKENS, max_size=24).map(b"".join), st.binary(max_size=60))
@@ -39,14 +41,15 @@ def parse(pieces: Iterable[bytes], limit: int = NO_LIMIT) -> list[Event | str]:
 
 def cut(body: bytes, cuts: Iterable[int]) -> list[bytes]:
     places = [0, *sorted(place % (len(body) + 1) for place in cuts), len(body)]
-    return [body[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [body[start:end] for start, end in itertools.pairwise(places)]
 
 
 def by_the_standard(body: bytes) -> list[Event]:
     """An independent reading, line by line, of a whole body whose end counts as a blank line."""
     body = body.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     events: list[Event] = []
-    name, data = "", []
+    name = ""
+    data: list[bytes] = []
     for line in [*body.split(b"\n"), b""]:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")

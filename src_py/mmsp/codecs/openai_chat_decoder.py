@@ -103,7 +103,9 @@ class ChatDecoder:
     # ---- a chunk
 
     def _read(self, chunk: Chunk) -> None:
-        usage = chunk.usage or (chunk.x_groq and chunk.x_groq.usage)
+        usage = chunk.usage
+        if usage is None and chunk.x_groq is not None:
+            usage = chunk.x_groq.usage
         if usage is not None:
             self._usage(usage)
         if chunk.error:

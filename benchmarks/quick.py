@@ -1,0 +1,56 @@
+"""`python -m benchmarks.quick`: the main figures in one table, within a minute.
+
+`--full` takes more runs and the large cases; `--only WORD` the chapters with that word in their
+names; `--uvloop` another event loop; `--write` keeps the figures as JSON in `benchmarks/results/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from . import decoding, memory, requests, starting, stopping
+from .figures import Figure, show, write
+from .rig import raise_descriptor_limit
+
+RESULTS = Path(__file__).parent / "results"
+
+CHAPTERS: dict[str, Callable[..., list[Figure]]] = {
+    "Decode and deliver": decoding.measure,
+    "From a stop to the close the provider sees": stopping.measure_one,
+    "Many silent streams stopped with one signal": stopping.measure_many,
+    "Small requests, connections kept": requests.measure,
+    "Memory": memory.measure,
+    "Start": starting.measure,
+}
+
+
+def main() -> None:
+    options = _options().parse_args()
+    raise_descriptor_limit()
+    chapters: list[tuple[str, list[Figure]]] = []
+    for name, measure in CHAPTERS.items():
+        if options.only.lower() in name.lower():
+            print(f"{name} …", file=sys.stderr, flush=True)
+            chapters.append((name, measure(full=options.full, uvloop=options.uvloop)))
+    show(chapters)
+    if options.write:
+        loop = "-uvloop" if options.uvloop else ""
+        path = RESULTS / f"{'full' if options.full else 'quick'}{loop}.json"
+        write(path, chapters)
+        print(f"Written to {path.relative_to(Path.cwd())}.", file=sys.stderr)
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quick")
+    parser.add_argument("--full", action="store_true", help="more runs, and 5,000 streams")
+    parser.add_argument("--only", default="", metavar="WORD", help="chapters with that word")
+    parser.add_argument("--uvloop", action="store_true", help="on uvloop instead of asyncio")
+    parser.add_argument("--write", action="store_true", help="keep the figures as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What importing mmsp costs, and how long a program waits for its first client.
+
+Each run is an interpreter of its own. The first run of each kind only fills the caches.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from .figures import Figure
+from .rig import median
+
+__all__ = ["measure"]
+
+IMPORT = """
+import json, sys, time
+begun = time.perf_counter(); import asyncio
+between = time.perf_counter(); import mmsp
+after = time.perf_counter(); mmsp.AutoLLMClient
+done = time.perf_counter()
+loaded = sorted(sys.modules)
+print(json.dumps({"asyncio": between - begun, "mmsp": after - between, "client": done - between}))
+"""
+LOADED = "import sys, json, mmsp; print(json.dumps(sorted(sys.modules)))"
+READY = """
+import mmsp, time
+mmsp.AutoLLMClient("scripted", client_type="openai-chat", api_key="k", base_url="http://127.0.0.1/v1")
+print(time.monotonic_ns())
+"""
+EMPTY = "import time; print(time.monotonic_ns())"
+NOT_YET = (
+    "aiohappyeyeballs", "aiohttp", "click", "google", "h11", "http.client", "httpcore", "httptools",
+    "httpx", "opentelemetry", "prometheus_client", "redis", "rich", "starlette", "urllib.request",
+    "uvicorn", "uvloop",
+)  # fmt: skip
+
+
+def measure(*, full: bool, uvloop: bool) -> list[Figure]:
+    runs = 15 if full else 7
+    imports = [json.loads(_python(IMPORT)) for _ in range(runs + 1)][1:]
+    return [
+        Figure.of_runs("import mmsp, over import asyncio", _ms(imports, "mmsp"), "ms", target=15),
+        Figure.of_runs(
+            "and mmsp.AutoLLMClient, over import asyncio",
+            _ms(imports, "client"),
+            "ms",
+            floor=median(_ms(imports, "asyncio")),
+        ),
+        Figure.of_runs(
+            "from the start of Python to a client",
+            [_until(READY) for _ in range(runs + 1)][1:],
+            "ms",
+            target=300,
+            floor=median([_until(EMPTY) for _ in range(runs + 1)][1:]),
+        ),
+        Figure(
+            name="HTTP libraries and extras that import mmsp loads",
+            value=len(_loaded_too_early()),
+            unit="",
+            target=0,
+        ),
+    ]
+
+
+def _loaded_too_early() -> list[str]:
+    loaded = json.loads(_python(LOADED))
+    return [name for name in NOT_YET if name in loaded]
+
+
+def _until(program: str) -> float:
+    begun = time.monotonic_ns()
+    return (int(_python(program)) - begun) / 1e6
+
+
+def _ms(runs: list[dict[str, Any]], name: str) -> list[float]:
+    return [each[name] * 1e3 for each in runs]
+
+
+def _python(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout

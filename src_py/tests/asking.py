@@ -1,0 +1,44 @@
+"""Short words for tests that ask a scripted provider through the real client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from mmsp import AutoLLMClient
+from mmsp.testing import Answer, ScriptedProvider, chat, say
+from mmsp.types import UniEvent, UniMessage
+
+QUESTION: UniMessage = {
+    "role": "user",
+    "content_items": [{"type": "text.done", "text": "Hello?"}],
+}
+
+
+def client_of(provider: ScriptedProvider, **settings: Any) -> AutoLLMClient:
+    if provider.manners.tls:
+        settings.setdefault("ssl_context", provider.ssl_context)
+    return AutoLLMClient("some-model", "a-key", provider.base_url, "openai-chat", **settings)
+
+
+def complete(text: str = "All is well") -> Answer:
+    """A whole answer, an event a write."""
+    return Answer(*(say(each) for each in chat.answer(text)))
+
+
+async def events_of(stream: AsyncIterator[UniEvent]) -> list[UniEvent]:
+    return [event async for event in stream]
+
+
+def shown(events: Sequence[UniEvent]) -> list[str]:
+    """Events in short: `text.delta Hel`, `tool_call.done {"q": 1}`, `stop length`."""
+    return [_short(event) for event in events]
+
+
+def _short(event: UniEvent) -> str:
+    if event["event_type"] == "stop":
+        return f"stop {event['finish_reason']}"
+    (item,) = event["content_items"]
+    fields: dict[str, Any] = dict(item)
+    value = next(fields[name] for name in ("text", "thinking", "arguments", "data") if name in fields)
+    return f"{item['type']} {value}"
