@@ -112,17 +112,24 @@ def request() -> bytes:
 
 
 async def connect(provider: ProviderProcess) -> Reader:
-    url = urlsplit(provider.base_url)
-    context: ssl.SSLContext | None = provider.ssl_context if url.scheme == "https" else None
+    context: ssl.SSLContext | None = None
+    if provider.base_url.startswith("https:"):
+        context = provider.ssl_context
     _, reader = await asyncio.get_running_loop().create_connection(
-        Reader, url.hostname, url.port, ssl=context
+        Reader, *_address(provider), ssl=context
     )
     return reader
 
 
 def connect_raw(provider: ProviderProcess) -> socket.socket:
     """A plain socket on which a request was sent."""
-    url = urlsplit(provider.base_url)
-    sock = socket.create_connection((url.hostname, url.port or 80))
+    sock = socket.create_connection(_address(provider))
     sock.sendall(request())
     return sock
+
+
+def _address(provider: ProviderProcess) -> tuple[str, int]:
+    url = urlsplit(provider.base_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    return url.hostname, url.port

@@ -47,9 +47,7 @@ def measure(*, full: bool, uvloop: bool) -> list[Figure]:
         ours, bare = (_in_a_process(kind, uvloop, bare=bare) for bare in (False, True))
         traced = _in_a_process(kind, uvloop, traced=True)
         figures += [
-            Figure(
-                name=f"{name}: RSS", value=ours, unit="KB/stream", target=target, floor=bare
-            ),
+            Figure(name=f"{name}: RSS", value=ours, unit="KB/stream", target=target, floor=bare),
             Figure(name=f"{name}: tracemalloc", value=traced, unit="KB/stream"),
         ]
     kept = _in_a_process("deltas", uvloop, traced=True)

@@ -42,9 +42,7 @@ def measure(*, full: bool, uvloop: bool) -> list[Figure]:
     return figures
 
 
-async def _ours(
-    provider: ProviderProcess, callers: int, requests: int, runs: int
-) -> list[float]:
+async def _ours(provider: ProviderProcess, callers: int, requests: int, runs: int) -> list[float]:
     client = client_of(provider)
 
     async def ask() -> None:
@@ -54,9 +52,7 @@ async def _ours(
     return await _cpu([ask] * callers, requests, runs)
 
 
-async def _bare(
-    provider: ProviderProcess, callers: int, requests: int, runs: int
-) -> list[float]:
+async def _bare(provider: ProviderProcess, callers: int, requests: int, runs: int) -> list[float]:
     payload = floor.request()
     readers = [await floor.connect(provider) for _ in range(callers)]
 

@@ -29,6 +29,7 @@ __all__ = [
     "Stop",
     "Ways",
     "client_of",
+    "compute",
     "environment",
     "in_chunks",
     "median",
@@ -74,11 +75,13 @@ def environment(**changes: str | None) -> Iterator[None]:
         os.environ.update(before)
 
 
-def client_of(provider: ProviderProcess, *, base_url: str | None = None) -> AutoLLMClient:
-    """A Chat Completions client that reaches `provider` directly."""
+def client_of(
+    provider: ProviderProcess, *, base_url: str | None = None, proxy: str | None = None
+) -> AutoLLMClient:
+    """A Chat Completions client that trusts `provider` and reaches it directly, or through `proxy`."""
     url = base_url or provider.base_url
     context = provider.ssl_context if url.startswith("https:") else None
-    with environment():
+    with environment(HTTP_PROXY=proxy, HTTPS_PROXY=proxy):
         return AutoLLMClient(
             "scripted",
             client_type="openai-chat",
@@ -173,14 +176,15 @@ class Ways:
 
     async def while_the_loop_sleeps(self, stop: Stop) -> int:
         """From a thread, while the loop's thread is inside `time.sleep`."""
-        return await self._while_blocked(stop, lambda: time.sleep(0.010))
+        return await self.while_blocked(stop, lambda: time.sleep(0.006))
 
     async def while_the_loop_computes(self, stop: Stop) -> int:
         """From a thread, while the loop's thread runs Python code and gives the interpreter up
         only when it must."""
-        return await self._while_blocked(stop, lambda: _compute(0.025))
+        return await self.while_blocked(stop, lambda: compute(0.015))
 
-    async def _while_blocked(self, stop: Stop, block: Stop) -> int:
+    async def while_blocked(self, stop: Stop, block: Stop) -> int:
+        """From a thread, while `block` holds the loop's thread."""
         blocked = threading.Event()
 
         def soon() -> int:
@@ -220,7 +224,8 @@ def _send_signal() -> None:
     signal.pthread_kill(thread, signal.SIGUSR1)
 
 
-def _compute(seconds: float) -> None:
+def compute(seconds: float) -> None:
+    """Run Python code for so long, without ever giving the interpreter up by oneself."""
     until = now_ns() + int(seconds * 1e9)
     while now_ns() < until:
         pass

@@ -122,9 +122,7 @@ def measure_many(*, full: bool, uvloop: bool) -> list[Figure]:
     return figures
 
 
-def _together(
-    count: int, tls: bool, runs: int, uvloop: bool, *, target: float
-) -> list[Figure]:
+def _together(count: int, tls: bool, runs: int, uvloop: bool, *, target: float) -> list[Figure]:
     name = f"{count:,} streams, {'TLS' if tls else 'plain'}"
     with ProviderProcess(SILENT, tls=tls) as provider:
         found = [run(_stop_together(provider, count), uvloop=uvloop) for _ in range(runs)]

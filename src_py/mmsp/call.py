@@ -205,8 +205,8 @@ class Call:
         """
         if self._exchange is not None and not self._exchange.gone:
             self._settle()
-            while not self._exchange.gone:
-                await asyncio.sleep(0)  # noqa: ASYNC110 - it is a matter of turns
+            while not self._exchange.gone:  # noqa: ASYNC110 - it is a matter of turns
+                await asyncio.sleep(0)
 
     # waiting
 
@@ -356,13 +356,13 @@ class Call:
                 exchange.abandon()
                 raise self._timeout("connect", timeouts.connect)
             return connect_by
-        self._sent_at = self._sent_at or now
         return self._check_first_event(now)
 
     def _check_first_event(self, now: float) -> float | None:
         limit = self._connector.timeouts.first_event
         if limit is None:
             return None
+        self._sent_at = self._sent_at or now  # an answer may begin before anybody saw it sent
         if now >= self._sent_at + limit:
             raise self._timeout("first_event", limit)
         return self._sent_at + limit

@@ -206,9 +206,15 @@ class Assembler:
         self._piece(_THINKING, id, {"type": "thinking.delta", "thinking": piece}, fidelity)
 
     def tool_call(
-        self, id: Hashable, name: str, call_id: str, fidelity: Fidelity | None = None
+        self,
+        id: Hashable,
+        name: str,
+        call_id: str,
+        fidelity: Fidelity | None = None,
+        *,
+        arguments: str = "",
     ) -> None:
-        """A call begins. Saying it again while it is open or held changes nothing."""
+        """A call begins, perhaps with `arguments`. Said again while it is open or held, it goes on."""
         if self.over:
             return
         if not name or not call_id:
@@ -216,21 +222,14 @@ class Assembler:
             raise self._broken(f"a tool call began without {missing}")
         first = {"type": "tool_call.delta", "name": name, "arguments": "", "tool_call_id": call_id}
         known = self._find_call(id)
-        if known is not None and known.first != first:
-            raise self._broken(f"a tool call began twice, as {known.first['name']!r} and {name!r}")
-        self.content += 1
-        if known is not None:
-            if fidelity:
-                self._attach(known, fidelity)
+        if known is None:
+            self._begin_call(_Group(_TOOL_CALL, id, first, io.StringIO()), fidelity, arguments)
             return
-        self._calls = True
-        group = _Group(_TOOL_CALL, id, first, io.StringIO())
+        if known.first != first:
+            raise self._broken(f"a tool call began twice, as {known.first['name']!r} and {name!r}")
         if fidelity:
-            self._mark(group, fidelity)
-        if self._call is _NOTHING:
-            self._begin(group, "")
-        else:
-            self._held[id] = group
+            self.fidelity(id, fidelity)
+        self.tool_arguments(id, arguments)
 
     def tool_arguments(self, id: Hashable, piece: str) -> None:
         """A piece of a call's arguments, as JSON text."""
@@ -448,6 +447,18 @@ class Assembler:
                 self._mark(group, fidelity)
             self._release(everything=True)
             self._begin(group, piece)
+
+    def _begin_call(self, group: _Group, fidelity: Fidelity | None, arguments: str) -> None:
+        """A call goes out, or is held back while another one is open."""
+        self.content += 1
+        self._calls = True
+        if fidelity:
+            self._mark(group, fidelity)
+        if self._call is _NOTHING:
+            self._begin(group, arguments)
+        else:
+            group.pieces.write(arguments)
+            self._held[group.id] = group
 
     def _begin(self, group: _Group, piece: Any) -> None:
         """The open item is over, `group` is the open one, and its first delta goes out."""

@@ -1,13 +1,13 @@
 """`HttpRequest`: what a codec makes and the transport sends; `Target`: where to. Pure data.
 
 Header names and values are checked when it is made, so that no caller's text can end a header line
-early; `repr` shows neither header values nor the body, because keys and prompts stand there.
+early; `repr` shows no header, body, query or password, because keys and prompts stand there.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 __all__ = ["HttpRequest", "Target"]
@@ -16,17 +16,17 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN = re.compile(r"[\r\n\0]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HttpRequest:
     """One request: `url` absolute (http or https), `headers` in order, `body` bytes (empty for GET).
 
-    Raises `ValueError` for a header that HTTP cannot carry or a URL that is not absolute.
+    Raises `ValueError` for a header that HTTP cannot carry or a URL that leads nowhere.
     """
 
     method: str
     url: str
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    body: bytes = field(default=b"", repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
 
     def __post_init__(self) -> None:
         for name, value in self.headers:
@@ -43,11 +43,16 @@ class HttpRequest:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("a request needs an absolute http:// or https:// URL")
+        if parts.port == 0 or not _is_host(parts.hostname):  # reading a port that is none raises
+            raise ValueError("the request's URL names no host and port that exist")
         if re.search(r"[\x00-\x20\x7f]", self.url):
             raise ValueError("the request's URL holds a space or a control character")
 
+    def __repr__(self) -> str:
+        return f"<HttpRequest {self.method} {_shown(self.url)}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Target:
     """Where a client's requests go: the endpoint's base URL and the headers every request carries.
 
@@ -56,8 +61,11 @@ class Target:
     """
 
     base_url: str
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    overrides: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Target {_shown(self.base_url)}>"
 
     @property
     def host(self) -> str:
@@ -78,3 +86,16 @@ class Target:
             for name, value in (*headers, *self.headers, *self.overrides)
         }
         return HttpRequest(method, self.url(path), tuple(merged.values()), body)
+
+
+def _is_host(host: str) -> bool:
+    try:
+        return host.isascii() or bool(host.encode("idna"))
+    except UnicodeError:
+        return False
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url)
+    netloc = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=netloc, query="", fragment="").geturl()

@@ -40,5 +40,7 @@ def _short(event: UniEvent) -> str:
         return f"stop {event['finish_reason']}"
     (item,) = event["content_items"]
     fields: dict[str, Any] = dict(item)
-    value = next(fields[name] for name in ("text", "thinking", "arguments", "data") if name in fields)
+    value = next(
+        fields[name] for name in ("text", "thinking", "arguments", "data") if name in fields
+    )
     return f"{item['type']} {value}"

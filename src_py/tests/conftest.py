@@ -39,6 +39,7 @@ PROCESS_WIDE_THREADS = ("mmsp-resolve", "mmsp-timer", "mmsp-sync")
 SETTLING_TIME = 0.5
 
 CALL_FAILED = pytest.StashKey[bool]()
+REPORT = pytest.StashKey[list[str]]()
 
 hypothesis.settings.register_profile("mmsp", hypothesis.settings.default, deadline=None)
 hypothesis.settings.load_profile("mmsp")
@@ -53,6 +54,20 @@ def recorded_streams() -> Path:
     path = Path(folder)
     assert path.is_dir(), f"MMSP_RECORDED_STREAMS names {folder}, which is no folder"
     return path
+
+
+@pytest.fixture(scope="session")
+def report_at_the_end(pytestconfig: pytest.Config) -> list[str]:
+    """Lines for the end of the run: figures that a test measured and does not judge so finely."""
+    return pytestconfig.stash.setdefault(REPORT, [])
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if lines := config.stash.get(REPORT, []):
+        terminalreporter.section("measured")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,9 @@ from typing import Any, Literal
 from mmsp.testing import Answer, ScriptedProvider, chat, gate, say, stall
 from mmsp.types import UniMessage
 
-Way = Literal["abort", "abort from a thread", "abort in a signal handler", "close", "leave", "cancel"]
+Way = Literal[
+    "abort", "abort from a thread", "abort in a signal handler", "close", "leave", "cancel"
+]
 Security = Literal["plain", "TLS", "TLS behind a proxy"]
 Ends = Literal["closed", "nothing connects", "nothing is sent", "nothing more is sent"]
 
@@ -74,7 +76,9 @@ class Phase:
         if way in self.impossible:
             return self.impossible[way]
         if way == "leave" and self.waiting:
-            return "a caller whose read is pending is not in its loop's body: it can only be cancelled"
+            return (
+                "a caller whose read is pending is not in its loop's body: it can only be cancelled"
+            )
         return None
 
 

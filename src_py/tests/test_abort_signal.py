@@ -93,7 +93,9 @@ def test_a_callback_that_comes_late_is_called_at_once() -> None:
     assert told == [True]
 
 
-def test_what_a_callback_raises_goes_to_the_unraisable_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_callback_raises_goes_to_the_unraisable_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[BaseException | None] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: seen.append(args.exc_value))
     told: list[bool] = []
@@ -291,7 +293,9 @@ async def test_an_abort_in_a_signal_handler_wakes_a_loop_that_sleeps() -> None:
             stream = client_of(provider).streaming_response([QUESTION], signal=switch)
             task = asyncio.create_task(stream.message())
             await provider.until("stalled")
-            timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1))
+            timer = threading.Timer(
+                0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1)
+            )
             timer.start()
             started = time.monotonic()
             with pytest.raises(AbortError):

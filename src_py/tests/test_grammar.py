@@ -297,6 +297,18 @@ def test_content_counts_what_brings_the_answer_on() -> None:
     assert counts == [1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0, 1]
 
 
+def test_a_call_may_begin_with_its_arguments() -> None:
+    assembler = new()
+    assembler.tool_call(0, "f", "c0", arguments='{"a":')
+    assembler.tool_arguments(0, "1}")
+    assembler.tool_call(1, "g", "c1", arguments="{")
+    assembler.tool_arguments(1, "}")
+    assembler.finish("stop")
+    items = done(assembler)
+    deltas = [item["arguments"] for item in items if item["type"] == "tool_call.delta"]
+    assert deltas == ['{"a":', "1}", "{}"]
+
+
 # ---- kinds
 
 
@@ -459,7 +471,8 @@ def test_a_call_said_again_is_the_same_call() -> None:
     assembler = new()
     assembler.tool_call(0, "f", "c0")
     assembler.tool_call(0, "f", "c0", {"s": 1})
-    assert [item["arguments"] for item in assembler.out] == ["", ""]
+    assembler.tool_call(0, "f", "c0", {"s": 1}, arguments="{}")
+    assert [item["arguments"] for item in assembler.out] == ["", "", "{}"]
     with pytest.raises(errors.StreamProtocolError, match="began twice, as 'f' and 'g'"):
         assembler.tool_call(0, "g", "c0")
 

@@ -40,7 +40,10 @@ def encode(
 
 
 def user(*items: Any) -> Any:
-    return {"role": "user", "content_items": [text(it) if isinstance(it, str) else it for it in items]}
+    return {
+        "role": "user",
+        "content_items": [text(it) if isinstance(it, str) else it for it in items],
+    }
 
 
 def assistant(*items: Any) -> Any:
@@ -107,7 +110,11 @@ def test_the_codec_is_a_codec() -> None:
 
 def test_the_models() -> None:
     request = CODEC.list_models(TARGET)
-    assert (request.method, request.url, request.body) == ("GET", "https://api.example/v1/models", b"")
+    assert (request.method, request.url, request.body) == (
+        "GET",
+        "https://api.example/v1/models",
+        b"",
+    )
     assert CODEC.models({"object": "list", "data": [{"id": "a"}, {"id": 1}, "x"]}) == ["a"]
     assert CODEC.models([{"id": "a"}]) == ["a"]
     assert CODEC.models({"data": None}) == []
@@ -168,13 +175,18 @@ def test_null_is_absent_and_empty_is_not() -> None:
     absent = encode(user("hi"), max_tokens=None, tools=None, fast_mode=False, system_prompt="")
     assert absent == encode(user("hi"))
     assert encode(user("hi"), tools=[])["tools"] == []
-    assert encode(user("hi"), output_schema={})["response_format"]["json_schema"]["name"] == "output"
+    assert (
+        encode(user("hi"), output_schema={})["response_format"]["json_schema"]["name"] == "output"
+    )
 
 
 def test_a_list_of_tool_names_is_allowed_tools() -> None:
     assert encode(user("hi"), tool_choice=["f"])["tool_choice"] == {
         "type": "allowed_tools",
-        "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]},
+        "allowed_tools": {
+            "mode": "auto",
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+        },
     }
 
 
@@ -188,7 +200,9 @@ def test_a_list_of_tool_names_is_allowed_tools() -> None:
         ("extra_body", {"n": 2, "messages": []}),
     ],
 )
-def test_what_is_refused_is_refused_before_any_message_is_looked_at(parameter: str, value: Any) -> None:
+def test_what_is_refused_is_refused_before_any_message_is_looked_at(
+    parameter: str, value: Any
+) -> None:
     with pytest.raises(errors.UnsupportedParameterError, match=parameter) as caught:
         encode(user(), **{parameter: value})
     assert (caught.value.client, caught.value.parameter) == ("C", parameter)
@@ -201,7 +215,10 @@ def test_a_dialect_changes_the_body() -> None:
         asks_for_usage=False,
         refuses=frozenset({"fast_mode", "seed"}),
         tool_choices=frozenset({"auto"}),
-        levels=(("qwen", {"none": {"think": False}, "low": {"think": True}}), ("", {"none": {"x": 1}})),
+        levels=(
+            ("qwen", {"none": {"think": False}, "low": {"think": True}}),
+            ("", {"none": {"x": 1}}),
+        ),
     )
     codec = ChatCodec(dialect)
     body = encode(user("hi"), codec=codec, model="Big-QWEN", max_tokens=5, thinking_level="none")
@@ -259,8 +276,14 @@ def test_calls_are_json_text() -> None:
         ([{"reasoning_field": "reasoning"}], ("reasoning",)),
         ([{"reasoning_field": "reasoning"}, {}], ("reasoning_content", "reasoning")),
         ([{"reasoning_field": "role", **OURS}], ("reasoning_content", "reasoning")),
-        ([{"reasoning_field": "reasoning", **OURS, "host": "x"}], ("reasoning_content", "reasoning")),
-        ([{"reasoning_field": "reasoning", **OURS, "wire": "x"}], ("reasoning_content", "reasoning")),
+        (
+            [{"reasoning_field": "reasoning", **OURS, "host": "x"}],
+            ("reasoning_content", "reasoning"),
+        ),
+        (
+            [{"reasoning_field": "reasoning", **OURS, "wire": "x"}],
+            ("reasoning_content", "reasoning"),
+        ),
     ],
 )
 def test_thinking_goes_back_where_it_came_from(fidelity: list[Json], fields: Sequence[str]) -> None:
@@ -375,7 +398,9 @@ def test_very_large_pictures_ask_for_high_detail() -> None:
 class Answer:
     """What a decoder makes of some chunks."""
 
-    def __init__(self, *frames: Any, dialect: ChatDialect = DIALECT, host: str = "api.example") -> None:
+    def __init__(
+        self, *frames: Any, dialect: ChatDialect = DIALECT, host: str = "api.example"
+    ) -> None:
         self.assembler = Assembler(client="C", wire="openai_chat", host=host)
         self.decoder = ChatDecoder(self.assembler, dialect, client="C", host=host)
         self.feed(*frames)
@@ -391,6 +416,11 @@ class Answer:
             self.assembler.finish("unknown")
         self.assembler.complete(terminal=True)
         return self.assembler.message()
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        usage = self.assembler.usage_metadata
+        return usage["prompt_tokens"] if usage else None
 
     def items(self) -> list[Any]:
         items: list[Any] = self.end()["content_items"]
@@ -434,9 +464,10 @@ def test_a_stream_with_thinking_and_a_call() -> None:
             },
         },
     )
-    assert not answer.decoder.terminal
+    terminal = [answer.decoder.terminal]
     answer.feed(b"[DONE]")
-    assert answer.decoder.terminal
+    terminal.append(answer.decoder.terminal)
+    assert terminal == [False, True]
     fidelity = {"reasoning_field": "reasoning_content", **OURS}
     assert answer.end() == {
         "role": "assistant",
@@ -472,11 +503,20 @@ def test_within_a_chunk_thinking_comes_first_and_a_refusal_last() -> None:
         ({"reasoning": "t", "reasoning_content": "t"}, {}),
         ({"reasoning": "t", "reasoning_details": []}, {"reasoning_field": "reasoning", **OURS}),
         ({"reasoning": "x", "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}, {}),
-        ({"reasoning": "x", "reasoning_details": [{"type": "reasoning.summary", "summary": "t"}]}, {}),
+        (
+            {
+                "reasoning": "x",
+                "reasoning_details": [{"type": "reasoning.summary", "summary": "t"}],
+            },
+            {},
+        ),
     ],
 )
 def test_thinking_says_where_it_came_from(delta: Json, fidelity: Json) -> None:
-    assert Answer(chunk(**delta), chunk(content="a")).items() == [thinking("t", **fidelity), text("a")]
+    assert Answer(chunk(**delta), chunk(content="a")).items() == [
+        thinking("t", **fidelity),
+        text("a"),
+    ]
 
 
 def test_a_dialect_without_reasoning_details_reads_the_mirror() -> None:
@@ -495,119 +535,114 @@ def test_hidden_and_signed_reasoning_is_kept_for_its_gateway() -> None:
         chunk(reasoning_details=[signed]),
         chunk(reasoning_details=[{"type": "reasoning.text", "text": "two"}, hidden]),
         chunk(reasoning_details=[hidden]),
+        chunk(reasoning_details=[{"type": "reasoning.text", "signature": "T"}]),
         chunk(content="a"),
     )
     items = answer.items()
     assert items == [
         thinking("one", reasoning_signature="S", format="F", **OURS),
         thinking("two", encrypted_content="E", format="F", reasoning_id="R", **OURS),
+        thinking("", reasoning_signature="T", **OURS),
         text("a"),
     ]
     (message,) = messages_of(assistant(*items))
-    assert message["reasoning_details"] == [signed | {"text": "one"}, hidden]
+    assert message["reasoning_details"] == [
+        signed | {"text": "one"},
+        hidden,
+        {"type": "reasoning.text", "text": "", "signature": "T"},
+    ]
 
 
-@pytest.mark.parametrize(
-    ("chunks", "expected"),
-    [
-        pytest.param(
-            [calls(piece(0, "a", "f", '{"x"')), calls(piece(1, "b", "g", "{")), calls(piece(0, None, None, ":1}")),
-             calls(piece(1, None, None, "}"))],
-            [("f", "a", {"x": 1}), ("g", "b", {})],
-            id="interleaved by index",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{}")), calls(piece(0, "b", "g", '{"x":')), calls(piece(0, None, None, "1}"))],
-            [("f", "a", {}), ("g", "b", {"x": 1})],
-            id="same index, another id",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{")), calls(piece(0, "z", None, "}"))],
-            [("f", "a", {})],
-            id="same index, another id without a name",
-        ),
-        pytest.param(
-            [calls(piece(None, "a", "f", "{")), calls(piece(None, "b", "g", "{")), calls(piece(None, "a", None, "}")),
-             calls(piece(None, "b", "g", "}"))],
-            [("f", "a", {}), ("g", "b", {})],
-            id="no index, by id",
-        ),
-        pytest.param(
-            [calls(piece(None, "a", "f", "{")), calls(piece(None, None, None, "}"))],
-            [("f", "a", {})],
-            id="no index, id only once",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "")), calls(piece(0, "", "", "{}"))],
-            [("f", "a", {})],
-            id="empty id and name later",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{")), calls(piece(0, "a", "f", '"x":1')), calls(piece(0, "a", "f", "}"))],
-            [("f", "a", {"x": 1})],
-            id="id and name on every piece",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", '{"x":1}')), calls(piece(0, "a", "f", '{"x":1}'))],
-            [("f", "a", {"x": 1})],
-            id="complete twice",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", '{"x"')), calls(piece(0, None, None, ":1}")), calls(piece(0, "a", "f", '{"x":1}'))],
-            [("f", "a", {"x": 1})],
-            id="complete once more after its pieces",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{}"), piece(1, "b", "g", "{}")), calls(piece(0, "a", "f", "{}"), piece(1, "b", "g", "{}"))],
-            [("f", "a", {}), ("g", "b", {})],
-            id="two calls complete twice",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{}")), calls(piece(1, "a", "f", "{}"))],
-            [("f", "a", {})],
-            id="complete twice, at another index",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{}")), chunk("tool_calls"), calls(piece(0, "a", "f", "{}"))],
-            [("f", "a", {})],
-            id="complete twice, after the finish",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", '{"x":1}')), calls(piece(1, "a", "f", '{"x":2}'))],
-            [("f", "a", {"x": 1}), ("f", "a", {"x": 2})],
-            id="one id for two calls",
-        ),
-        pytest.param(
-            [calls(piece(0, "a", "f", "{")), calls(piece(1, "a", None, "}"))],
-            [("f", "a", {})],
-            id="index changes, id stays",
-        ),
-        pytest.param(
-            [calls(piece(0, None, "f", '{"x":1}')), calls(piece(0, None, "g", "{}")), calls(piece(0, None, "g", '{"y":'))
-             , calls(piece(0, None, "g", "2}"))],
-            [("f", "f", {"x": 1}), ("g", "g", {}), ("g", "g_2", {"y": 2})],
-            id="names alone",
-        ),
-        pytest.param(
-            [calls(piece(0, None, "f", "{")), calls(piece(0, None, "f", "{")), calls(piece(0, None, "f", "}}"))],
-            None,
-            id="a name on every piece and no sense",
-        ),
-        pytest.param([calls(piece(0), piece(1, "", "", ""))], [], id="empty pieces"),
-        pytest.param([calls({"index": 0, "id": "a", "function": None})], None, id="an id alone"),
-        pytest.param([calls(piece(0, None, None, "{}"))], None, id="arguments alone"),
-        pytest.param([calls(piece(None, "b", "", "{}"))], None, id="an unknown id without a name"),
-    ],
-)  # fmt: skip
-def test_tool_calls_are_told_apart(chunks: list[Json], expected: list[Any] | None) -> None:
+Pieces = Sequence[tuple[Any, ...]]  # of one chunk: index, id, name, arguments
+CALLS: dict[str, tuple[list[Pieces], list[Any] | None]] = {
+    "interleaved by index": (
+        [[(0, "a", "f", '{"x"')], [(1, "b", "g", "{")], [(0, None, None, ":1}")], [(1, None, None, "}")]],
+        [("f", "a", {"x": 1}), ("g", "b", {})],
+    ),
+    "same index, another id": (
+        [[(0, "a", "f", "{}")], [(0, "b", "g", '{"x":')], [(0, None, None, "1}")]],
+        [("f", "a", {}), ("g", "b", {"x": 1})],
+    ),
+    "same index, another id without a name": (
+        [[(0, "a", "f", "{")], [(0, "z", None, "}")]],
+        [("f", "a", {})],
+    ),
+    "no index, by id": (
+        [[(None, "a", "f", "{"), (None, "b", "g", "{")], [(None, "a", None, "}")], [(None, "b", "g", "}")]],
+        [("f", "a", {}), ("g", "b", {})],
+    ),
+    "no index, id only once": (
+        [[(None, "a", "f", "{")], [(None, None, None, "}")]],
+        [("f", "a", {})],
+    ),
+    "empty id and name later": (
+        [[(0, "a", "f", "")], [(0, "", "", "{}")]],
+        [("f", "a", {})],
+    ),
+    "id and name on every piece": (
+        [[(0, "a", "f", "{")], [(0, "a", "f", '"x":1')], [(0, "a", "f", "}")]],
+        [("f", "a", {"x": 1})],
+    ),
+    "complete twice": (
+        [[(0, "a", "f", '{"x":1}')], [(0, "a", "f", '{"x":1}')]],
+        [("f", "a", {"x": 1})],
+    ),
+    "complete once more after its pieces": (
+        [[(0, "a", "f", '{"x"')], [(0, None, None, ":1}")], [(0, "a", "f", '{"x":1}')]],
+        [("f", "a", {"x": 1})],
+    ),
+    "two calls complete twice": (
+        [[(0, "a", "f", "{}"), (1, "b", "g", "{}")], [(0, "a", "f", "{}"), (1, "b", "g", "{}")]],
+        [("f", "a", {}), ("g", "b", {})],
+    ),
+    "complete twice, at another index": (
+        [[(0, "a", "f", "{}")], [(1, "a", "f", "{}")]],
+        [("f", "a", {})],
+    ),
+    "one id for two calls": (
+        [[(0, "a", "f", '{"x":1}')], [(1, "a", "f", '{"x":2}')]],
+        [("f", "a", {"x": 1}), ("f", "a", {"x": 2})],
+    ),
+    "index changes, id stays": (
+        [[(0, "a", "f", "{")], [(1, "a", None, "}")]],
+        [("f", "a", {})],
+    ),
+    "names alone": (
+        [[(0, None, "f", "{}"), (0, None, "g", "{}")], [(0, None, "g", '{"y":')], [(0, None, "g", "2}")]],
+        [("f", "f", {}), ("g", "g", {}), ("g", "g_2", {"y": 2})],
+    ),
+    "a name on every piece, an object inside": (
+        [[(0, None, "f", '{"a":')], [(0, None, "f", '{"b":1}')], [(0, None, "f", "}")]],
+        [("f", "f", {"a": {"b": 1}})],
+    ),
+    "a name on every piece and no sense": (
+        [[(0, None, "f", "{")], [(0, None, "f", "{")], [(0, None, "f", "}}")]],
+        None,
+    ),
+    "empty pieces": ([[(0,), (1, "", "", "")]], []),
+    "an id alone": ([[(0, "a")]], None),
+    "arguments alone": ([[(0, None, None, "{}")]], None),
+    "an unknown id without a name": ([[(None, "b", "", "{}")]], None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_tool_calls_are_told_apart(case: str) -> None:
+    chunks, expected = CALLS[case]
     answer = Answer(chunk(content="t"))
+    frames = [calls(*(piece(*each) for each in pieces)) for pieces in chunks]
     if expected is None:
         with pytest.raises((errors.StreamProtocolError, errors.ToolCallArgumentParseError)):
-            answer.feed(*chunks)
+            answer.feed(*frames)
             answer.end()
     else:
-        answer.feed(*chunks)
+        answer.feed(*frames)
         assert answer.calls() == expected
+
+
+def test_a_call_said_again_after_the_finish_is_the_same_call() -> None:
+    whole = calls(piece(0, "a", "f", "{}"))
+    assert Answer(whole, chunk("tool_calls"), whole).calls() == [("f", "a", {})]
 
 
 def test_a_dialect_may_want_the_calls_own_id() -> None:
@@ -678,9 +713,19 @@ def test_odd_types_never_end_a_stream() -> None:
     answer = Answer(
         {"choices": "x", "usage": 5},
         {"choices": [None, 5, {"index": "0", "delta": {"content": "a", "tool_calls": [None]}}]},
-        {"choices": [{"index": 0.0, "delta": {"content": 5, "reasoning": {}}, "finish_reason": True}]},
+        {
+            "choices": [
+                {"index": 0.0, "delta": {"content": 5, "reasoning": {}}, "finish_reason": True}
+            ]
+        },
         {"choices": [{"index": 1.5, "delta": 5}, {"delta": []}]},
-        chunk(reasoning_details=["x", {"type": "reasoning.text", "text": 5}, {"summary": "s", "id": 7}]),
+        chunk(
+            reasoning_details=[
+                "x",
+                {"type": "reasoning.text", "text": 5},
+                {"summary": "s", "id": 7},
+            ]
+        ),
         calls({"index": "0", "id": 5, "function": {"name": "f", "arguments": {"x": [1]}}}),
         calls({"index": True, "function": "x"}),
         {
@@ -692,6 +737,7 @@ def test_odd_types_never_end_a_stream() -> None:
                 "completion_tokens_details": {"reasoning_tokens": None},
             },
         },
+        {"choices": [{"index": 1, "delta": {"content": ["x"]}}]},
         [],
         5,
         "words",
@@ -729,7 +775,10 @@ def test_heartbeats_are_skipped(data: bytes) -> None:
     assert Answer(chunk(content="a"), data, chunk(content="b")).items() == [text("ab")]
 
 
-@pytest.mark.parametrize("data", [b"<html>" + b"x" * 999, b"{", b'"\xff"', b"[" * 99999, b"NaN,"])
+@pytest.mark.parametrize(
+    "data",
+    [b"<html>" + b"x" * 999, b"{", b'"\xff"', b"[" * 99999, b"NaN,", b'["\\ud83d",' + b"[" * 99999],
+)
 def test_what_is_no_json_is_an_error_that_shows_its_beginning(data: bytes) -> None:
     answer = Answer(chunk(content="a"))
     with pytest.raises(errors.StreamProtocolError) as caught:
@@ -770,7 +819,7 @@ def test_a_failure_keeps_the_usage_that_came_with_it() -> None:
     answer = Answer()
     with pytest.raises(errors.ProviderStreamError):
         answer.feed({"error": {"message": "oh"}, "usage": {"prompt_tokens": 3}})
-    assert (answer.assembler.usage_metadata or {})["prompt_tokens"] == 3
+    assert answer.prompt_tokens == 3
 
 
 @pytest.mark.parametrize(
@@ -801,7 +850,9 @@ def test_an_error_event_is_a_failure_in_any_form(data: bytes, message: str) -> N
 )
 def test_usage_arithmetic(host: str, usage: Json, expected: tuple[int, int]) -> None:
     details = {"reasoning_tokens": usage.pop("reasoning", None)}
-    answer = Answer({"choices": [], "usage": usage | {"completion_tokens_details": details}}, host=host)
+    answer = Answer(
+        {"choices": [], "usage": usage | {"completion_tokens_details": details}}, host=host
+    )
     reported: Any = answer.assembler.usage_metadata
     assert (reported["thoughts_tokens"], reported["response_tokens"]) == expected
 
@@ -809,9 +860,11 @@ def test_usage_arithmetic(host: str, usage: Json, expected: tuple[int, int]) -> 
 def test_groqs_own_usage_is_read_where_there_is_no_other() -> None:
     own = {"id": "r", "usage": {"prompt_tokens": 3}}
     answer = Answer({"choices": [], "x_groq": own})
-    assert (answer.assembler.usage_metadata or {})["prompt_tokens"] == 3
-    answer = Answer({"choices": [], "x_groq": own, "usage": {"prompt_tokens": 4}}, {"x_groq": {"id": "r"}})
-    assert (answer.assembler.usage_metadata or {})["prompt_tokens"] == 4
+    assert answer.prompt_tokens == 3
+    answer = Answer(
+        {"choices": [], "x_groq": own, "usage": {"prompt_tokens": 4}}, {"x_groq": {"id": "r"}}
+    )
+    assert answer.prompt_tokens == 4
 
 
 # ---- answers that are no stream
@@ -848,6 +901,12 @@ def test_a_whole_completion_inside_a_stream_is_accepted_once() -> None:
     assert answer.items() == [text("a"), tool_call_of("f", "c", {})]
 
 
+def test_a_whole_answer_may_have_the_form_of_a_chunk() -> None:
+    answer = Answer()
+    answer.decoder.whole(json.dumps(chunk("stop", content="a")).encode())
+    assert answer.items() == [text("a")]
+
+
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
@@ -870,7 +929,11 @@ def test_a_whole_answer_that_is_no_completion(
 # ---- any bytes
 
 SCALARS: st.SearchStrategy[Any] = st.one_of(
-    st.none(), st.booleans(), st.integers(-1, 2), st.floats(), st.sampled_from(["", "a", "{}", "{", "\ud83d"])
+    st.none(),
+    st.booleans(),
+    st.integers(-1, 2),
+    st.floats(),
+    st.sampled_from(["", "a", "{}", "{", "\ud83d"]),
 )
 
 
@@ -886,7 +949,9 @@ def record(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 WORDS = st.sampled_from(["", "a", "{}", '{"k":', "1}", "f", "stop", "length", "tool_calls"])
-PARTS = st.lists(record(type=st.sampled_from(["text", "thinking"]), text=WORDS, thinking=WORDS), max_size=2)
+PARTS = st.lists(
+    record(type=st.sampled_from(["text", "thinking"]), text=WORDS, thinking=WORDS), max_size=2
+)
 CALL = record(index=st.integers(0, 1), id=WORDS, function=record(name=WORDS, arguments=WORDS))
 DETAIL = record(
     type=st.sampled_from(["reasoning.text", "reasoning.encrypted"]),
@@ -912,7 +977,9 @@ CHUNK = record(
 )
 FRAMES = st.one_of(
     CHUNK.map(lambda it: json.dumps(it).encode()),
-    st.sampled_from([b"", b"[DONE]", b": x", b"{", b"[[", b'{"choices":[{"delta":{"content":"\xff"}}]}']),
+    st.sampled_from(
+        [b"", b"[DONE]", b": x", b"{", b"[[", b'{"choices":[{"delta":{"content":"\xff"}}]}']
+    ),
     st.binary(max_size=20),
 )
 

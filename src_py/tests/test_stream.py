@@ -264,7 +264,9 @@ async def test_an_abort_between_the_last_done_and_the_stop_changes_nothing() -> 
 
 
 @pytest.mark.parametrize("taken", range(1, 11))
-async def test_an_abort_at_each_delta_of_a_rich_turn_leaves_the_history_as_it_was(taken: int) -> None:
+async def test_an_abort_at_each_delta_of_a_rich_turn_leaves_the_history_as_it_was(
+    taken: int,
+) -> None:
     whole = Answer(*map(say, FULL[:-1]), stall())
     with ScriptedProvider(complete("before"), whole, complete("after")) as provider:
         client = client_of(provider)
@@ -462,7 +464,9 @@ async def test_the_connection_is_kept_when_the_end_of_the_body_comes_a_little_la
 
 
 async def test_a_body_that_never_ends_is_left_after_two_seconds() -> None:
-    comments: list[Step] = [step for _ in range(80) for step in (say(b": still here\n\n"), pause(0.05))]
+    comments: list[Step] = [
+        step for _ in range(80) for step in (say(b": still here\n\n"), pause(0.05))
+    ]
     with ScriptedProvider(Answer(segment(*chat.answer("a")), *comments)) as provider:
         started = time.monotonic()
         await client_of(provider).streaming_response([QUESTION]).message()
@@ -567,7 +571,9 @@ async def test_an_event_over_the_limit_is_a_typed_error() -> None:
 
 
 async def test_a_total_time_out_closes_while_the_caller_is_busy_and_delivers_what_arrived() -> None:
-    with ScriptedProvider(Answer(segment(*(chat.text(each) for each in "abc")), stall())) as provider:
+    with ScriptedProvider(
+        Answer(segment(*(chat.text(each) for each in "abc")), stall())
+    ) as provider:
         client = client_of(provider, timeouts=Timeouts(total=0.1))
         stream = client.streaming_response([QUESTION])
         events = [await anext(stream)]

@@ -17,6 +17,7 @@ a provider echoes it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def complaint(answer: Any) -> Complaint | None:
         return Complaint(_text(answer["detail"]), *_code_and_type(answer))
     base = answer.get("base_resp")
     if isinstance(base, dict) and base.get("status_code"):
-        return Complaint(_text(base.get("status_msg")), _code(base["status_code"]))
+        return Complaint(_text(base.get("status_msg") or ""), _code(base["status_code"]))
     if answer.get("object") == "error" or answer.get("type") == "error":
         return _of_object(answer)
     return None
@@ -152,14 +153,14 @@ def _code_and_type(error: dict[str, Any]) -> tuple[int | str | None, str | None]
         code = _code(error.get("status_code"))
     for word in (error.get("type"), error.get("status"), code):
         if isinstance(word, str) and word and word != "error":
-            return code, word
+            return code, _text(word)
     return code, None
 
 
 def _code(value: Any) -> int | str | None:
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return None
-    return value if value != "" else None
+    if isinstance(value, str):
+        return _text(value) or None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _status(code: int | str | None) -> int | None:
@@ -170,9 +171,9 @@ def _status(code: int | str | None) -> int | None:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str) or value is None:
-        return value or ""
-    return msgspec.json.encode(value).decode()
+    """`value` in words; half characters, which JSON can hold, become question marks."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode()
 
 
 # ---- the body and the headers

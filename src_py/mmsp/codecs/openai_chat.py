@@ -76,7 +76,8 @@ class ChatCodec:
 
     def models(self, answer: Any) -> list[str]:
         listed = answer.get("data") if isinstance(answer, dict) else answer
-        found = [each.get("id") for each in listed or () if isinstance(each, dict)]
+        entries: list[Any] = listed if isinstance(listed, list) else []
+        found = [each.get("id") for each in entries if isinstance(each, dict)]
         return [each for each in found if isinstance(each, str)]
 
     # ---- config

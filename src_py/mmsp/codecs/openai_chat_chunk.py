@@ -180,7 +180,7 @@ class _Forgiving:
             function = {}
         arguments = function.get("arguments")
         if isinstance(arguments, dict):
-            function = {**function, "arguments": msgspec.json.encode(arguments).decode()}
+            function = {**function, "arguments": json.dumps(arguments, ensure_ascii=False)}
         return CallPiece(
             index=_integer(call.get("index")),
             id=_name(call.get("id")),

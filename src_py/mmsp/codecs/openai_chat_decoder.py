@@ -85,7 +85,7 @@ class ChatDecoder:
             self._odd(data)
         else:
             self._read(chunk)
-            if chunk.choices is None and chunk.usage is None:
+            if chunk.error or (chunk.choices is None and chunk.usage is None):
                 self._complain(plain(data))
 
     def whole(self, body: bytes) -> None:
@@ -108,10 +108,8 @@ class ChatDecoder:
             usage = chunk.x_groq.usage
         if usage is not None:
             self._usage(usage)
-        if chunk.error:
-            self._complain({"error": chunk.error})
         choices = chunk.choices
-        if choices:
+        if choices and not chunk.error:
             choice: Choice | None = choices[0]
             if choice is not None and choice.index:
                 choice = next((each for each in choices if not each.index), None)
@@ -192,10 +190,8 @@ class ChatDecoder:
         if call is None:
             if not (name or piece.id or arguments):
                 return
-            call = self._begin(piece, name)
-        elif name and self._is_whole(call, arguments):
-            return
-        if arguments:
+            self._begin(piece, name, arguments)
+        elif arguments and not (name and self._is_whole(call, arguments)):
             self._assembler.tool_arguments(call.id, arguments)
 
     def _known(self, piece: CallPiece, name: str, arguments: str) -> _Call | None:
@@ -235,16 +231,15 @@ class ChatDecoder:
             and _is_object(arguments)
         )
 
-    def _begin(self, piece: CallPiece, name: str) -> _Call:
+    def _begin(self, piece: CallPiece, name: str, arguments: str) -> None:
         if piece.index is not None and (replaced := self._by_index.get(piece.index)):
             self._assembler.end_item(replaced.id)
         call = _Call(len(self._calls), name, piece.id or self._id_for(name))
-        self._assembler.tool_call(call.id, call.name, call.call_id)
+        self._assembler.tool_call(call.id, call.name, call.call_id, arguments=arguments)
         self._calls.append(call)
         if piece.index is not None:
             self._by_index[piece.index] = call
         self._by_id[call.call_id] = call
-        return call
 
     def _id_for(self, name: str) -> str:
         """An id for a call that came without: its tool's name, numbered from the second on."""
@@ -278,7 +273,7 @@ class ChatDecoder:
             else:
                 self._assembler.thinking("content", words, _IN_PARTS)
         self._read(forgive(answer, self._mend))
-        if not answer.get("choices"):
+        if answer.get("error") or not answer.get("choices"):
             self._complain(answer)
 
     def _mend(self, field: str, text: str) -> str:

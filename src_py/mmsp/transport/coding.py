@@ -9,13 +9,16 @@ from .failure import TransportError
 __all__ = ["Inflater"]
 
 _PIECE = 256 * 1024
+_BY_HEADER = 47  # zlib or gzip, told by the header
+_RAW = -15  # deflate without a header, as some servers understand the word
 
 
 class Inflater:
-    """Decodes gzip or zlib. A small input may unfold to much: what is left waits in `pending`."""
+    """Decodes gzip or deflate. A small input may unfold to much: what is left waits in `pending`."""
 
     def __init__(self) -> None:
-        self._decoder = zlib.decompressobj(47)  # either format, told by its header
+        self._decoder = zlib.decompressobj(_BY_HEADER)
+        self._begun = False
         self.pending = b""
 
     @classmethod
@@ -33,9 +36,14 @@ class Inflater:
         )
 
     def decode(self, data: bytes) -> bytes:
-        """At most 256 KB of what `data` and the pending rest unfold to."""
+        """At most 256 KB of what the pending rest and `data` unfold to."""
+        data = self.pending + data
+        if data and not self._begun:
+            self._begun = True
+            if data[0] & 0x0F != 8 and data[0] != 0x1F:  # neither zlib's first byte nor gzip's
+                self._decoder = zlib.decompressobj(_RAW)
         try:
-            piece = self._decoder.decompress(self.pending + data if self.pending else data, _PIECE)
+            piece = self._decoder.decompress(data, _PIECE)
         except zlib.error as error:
             raise TransportError(
                 "body", f"the answer's encoding is broken: {error}", retryable=False
@@ -45,4 +53,5 @@ class Inflater:
 
     @property
     def whole(self) -> bool:
-        return self._decoder.eof
+        """Whether the encoding's own end was seen; an empty body needs none."""
+        return self._decoder.eof or not self._begun

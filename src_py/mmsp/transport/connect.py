@@ -27,6 +27,7 @@ __all__ = ["Opening"]
 
 _SECOND_ADDRESS_AFTER = 0.25  # s, RFC 8305
 _NEVER = 7 * 86400.0  # asyncio insists on a handshake time-out; ours is the call's
+_LONGEST_HEAD = 64 * 1024  # of a proxy's answer to CONNECT
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
@@ -106,7 +107,8 @@ class Opening:
         except ssl.SSLCertVerificationError as error:
             raise TransportError(
                 "tls",
-                f"the certificate of {host} was not accepted: {error.verify_message}",
+                f"the certificate of {host} was not accepted: {error.verify_message}. If it is "
+                f"signed by an authority of your own, name its file in SSL_CERT_FILE or give ssl_context=…",
                 retryable=False,
             ) from None
         except (OSError, ssl.SSLError) as error:
@@ -149,22 +151,9 @@ class _Tunnel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._head += data
         if b"\r\n\r\n" in self._head:
-            match = _STATUS.match(self._head)
-            status = int(match[1]) if match else 0
-            if 200 <= status < 300:
-                self._settle(None)
-            else:
-                self._settle(
-                    TransportError(
-                        "proxy", f"the proxy refused CONNECT: {status}", retryable=status >= 500
-                    )
-                )
-        elif len(self._head) > 65536:
-            self._settle(
-                TransportError(
-                    "proxy", "the proxy's answer to CONNECT is no HTTP head", retryable=False
-                )
-            )
+            self._settle(_verdict(self._head))
+        elif len(self._head) > _LONGEST_HEAD:
+            self._settle(_verdict(b""))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._settle(TransportError("proxy", f"{describe(exc)} in answer to CONNECT"))
@@ -176,6 +165,19 @@ class _Tunnel(asyncio.Protocol):
             self.opened.set_result(None)
         else:
             self.opened.set_exception(error)
+
+
+def _verdict(head: bytes) -> TransportError | None:
+    """What is wrong with a proxy's answer to CONNECT; None when the tunnel is open."""
+    match = _STATUS.match(head)
+    if match is None:
+        return TransportError(
+            "proxy", "the proxy's answer to CONNECT is no HTTP head", retryable=False
+        )
+    status = int(match[1])
+    if 200 <= status < 300:
+        return None
+    return TransportError("proxy", f"the proxy refused CONNECT: {status}", retryable=status >= 500)
 
 
 def proxy_authorization(proxy: str | None) -> str:

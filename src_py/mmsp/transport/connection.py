@@ -11,7 +11,7 @@ freed at once.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
@@ -43,7 +43,8 @@ class Connection(asyncio.Protocol):
         self._complete = False
         self._reusable = True
         self._until_eof = False
-        self._head_bytes = 0
+        self._advanced = False  # whether what is being parsed ended the head or added to the body
+        self._bare = 0  # bytes that came since either
         self._headers: list[tuple[str, str]] = []
 
     # what the exchange and the pool do with it
@@ -53,6 +54,7 @@ class Connection(asyncio.Protocol):
         assert self.transport is not None
         self.exchange = exchange
         self._complete = False
+        self._bare = 0
         self.transport.write(payload)
 
     def resume(self) -> None:
@@ -85,6 +87,13 @@ class Connection(asyncio.Protocol):
         else:
             self._abort_after(0)
 
+    def bury(self) -> None:
+        """Close it on a loop that will not run again; nobody who waited for it is woken any more."""
+        if self.exchange is not None:
+            self.exchange.waiter = None
+        if self.transport is not None:
+            self.transport.abort()
+
     def _abort_after(self, turns: int) -> None:
         if turns:
             self.pool.loop.call_soon(self._abort_after, turns - 1)
@@ -94,8 +103,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
 
     def pause_writing(self) -> None:
         self.is_blocked = True
@@ -110,6 +118,7 @@ class Connection(asyncio.Protocol):
             self.abandon()
             return
         exchange.answered = True
+        self._advanced = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -120,6 +129,9 @@ class Connection(asyncio.Protocol):
             self._reusable = False
         if self._complete:
             self._release()
+        else:
+            self._bare = 0 if self._advanced else self._bare + len(data)
+            self._bound(self._bare)
         exchange.wake()
 
     def eof_received(self) -> None:
@@ -132,10 +144,7 @@ class Connection(asyncio.Protocol):
         self.transport = None
         self.pool.forget(self)
         if exchange is not None:
-            if self._until_eof and exc is None:
-                exchange.end()
-            else:
-                exchange.fail_lost(exc)
+            exchange.fail_lost(exc)  # unless it has ended or failed already
             exchange.disconnected()
 
     # httptools; an exception raised here would lose its type, so none is
@@ -145,22 +154,22 @@ class Connection(asyncio.Protocol):
             self._reusable = False
         self._headers = []
 
-    def on_status(self, status: bytes) -> None:
-        self._count_head(len(status))
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value))
-        self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+        if self.exchange is not None and not self.exchange.status:  # else a trailer
+            self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200 or self.exchange is None or self._complete:
             return
-        self._until_eof = not self._has_frame(status)
-        self._head_bytes = 0
-        self.exchange.head(status, self._headers)
+        self._bound(sum(len(name) + len(value) + 4 for name, value in self._headers))
+        self._advanced = True
+        if self.exchange.failure is None:
+            self._until_eof = not self._has_frame(status)
+            self.exchange.head(status, self._headers)
 
     def on_body(self, body: bytes) -> None:
+        self._advanced = True
         exchange = self.exchange
         if exchange is not None and not self._complete and exchange.data(body):
             self.pause()
@@ -172,23 +181,29 @@ class Connection(asyncio.Protocol):
             self._reusable = self._reusable and self._parser.should_keep_alive()  # only known here
             exchange.end()
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size + 4
-        if self.exchange is not None and self._head_bytes > self.exchange.limits.head_bytes:
-            self._fail("the head of the answer is longer than the limit", retryable=False)
+    def _bound(self, size: int) -> None:
+        """Fail when that many bytes came without one of the body: a head, or trailers, without end."""
+        if self.exchange is not None and size > self.exchange.limits.head_bytes:
+            what = "trailers" if self.exchange.status else "head"
+            limit = self.exchange.limits.head_bytes
+            self._fail(
+                f"the {what} of the answer is longer than {limit:,} bytes (Limits.head_bytes)"
+            )
 
     def _has_frame(self, status: int) -> bool:
         """Whether the end of the body is told by the head; else the connection's end tells it."""
-        names = {name for name, _ in self._headers}
-        return status in (204, 304) or "transfer-encoding" in names or "content-length" in names
+        fields = dict(self._headers)
+        coding = fields.get("transfer-encoding")
+        if status in (204, 304):
+            return True
+        return "content-length" in fields if coding is None else "chunked" in coding.lower()
 
-    def _fail(self, message: str, *, retryable: bool = False) -> None:
+    def _fail(self, message: str) -> None:
         exchange = self.exchange
         self._reusable = False
         if exchange is not None and not self._complete:
-            exchange.fail(
-                TransportError("body" if exchange.status else "head", message, retryable=retryable)
-            )
+            phase = "body" if exchange.status else "head"
+            exchange.fail(TransportError(phase, message, retryable=False))
             self.abandon()
 
     def _release(self) -> None:
@@ -196,7 +211,8 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             return
         exchange.let_go(self.sock)
-        if self._reusable and self.is_open and not self.is_sending:
+        # a cut raises its flag before it touches a socket, so none that it reached is kept
+        if self._reusable and not exchange.is_cut and self.is_open and not self.is_sending:
             self.resume()
             self.pool.give_back(self)
         else:

@@ -85,8 +85,12 @@ class Exchange:
     def take(self) -> bytes:
         """All of the body that has arrived and was not taken yet, `b""` when there is none."""
         chunks = self._chunks
+        if self._inflater is not None and self._inflater.pending:
+            return self._inflate(b"")  # before more is let in: a little can unfold to very much
         if not chunks:
-            return b"" if self._inflater is None else self._inflate(b"")
+            if self.ended and self._inflater is not None and not self._inflater.whole:
+                self._spoil(TransportError("body", "the encoded answer has no end"))
+            return b""
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._chunks = []
         self._size = 0
@@ -135,6 +139,8 @@ class Exchange:
 
     def data(self, body: bytes) -> bool:
         """Take a piece of the body; True when so much waits that reading should pause."""
+        if self.failure is not None:
+            return False
         self._chunks.append(body)
         self._size += len(body)
         return self._size > _HIGH_WATER
@@ -172,9 +178,13 @@ class Exchange:
         try:
             return self._inflater.decode(data)
         except TransportError as failure:
-            self.ended = False
-            self.fail(failure)
+            self._spoil(failure)
             return b""
+
+    def _spoil(self, failure: TransportError) -> None:
+        """Fail also when all bytes have come: what they mean is broken."""
+        self.ended = False
+        self.fail(failure)
 
     # opening
 
@@ -186,7 +196,7 @@ class Exchange:
             self.fail(
                 error
                 if isinstance(error, TransportError)
-                else TransportError(self.phase, describe(error))
+                else TransportError(self.phase, describe(error), retryable=False)
             )
         else:
             self._serve(task.result())

@@ -6,7 +6,10 @@ __all__ = ["TransportError"]
 
 
 class TransportError(Exception):
-    """`phase` is resolve, connect, proxy, tls, send, head or body; `retryable` whether another try may help."""
+    """`phase` is resolve, connect, proxy, tls, send, head or body.
+
+    `retryable` says whether another try may help.
+    """
 
     def __init__(self, phase: str, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)

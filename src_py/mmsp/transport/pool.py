@@ -2,18 +2,19 @@
 
 Nobody closes a pool. It belongs to its loop, kept alive by an async generator that is suspended on that
 loop: `shutdown_asyncgens()`, which `asyncio.run` and every runner call, ends the generator, and its
-`finally` closes every connection. Pools of loops that were closed without it are dropped at the next
-look-up.
+`finally` closes every connection. What is left of a loop that was closed, or forgotten, without it is
+closed at the next look-up or when the interpreter ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -28,6 +29,7 @@ __all__ = ["Pool", "Route"]
 _KEEP_IDLE = 15.0  # s
 _PORTS = {"http": 80, "https": 443}
 _USER_AGENT = "mmsp"
+_IN_PATH = "/%:@!$&'()*+,;=~"
 
 _pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
@@ -66,10 +68,12 @@ class Route:
     def serialize(self, request: HttpRequest) -> bytes:
         """The request as HTTP/1.1 sends it on this route."""
         parts = urlsplit(request.url)
-        target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~") + (
-            f"?{parts.query}" if parts.query else ""
-        )
+        target = quote(parts.path or "/", safe=_IN_PATH)
+        if parts.query:
+            target += "?" + quote(parts.query, safe=_IN_PATH + "?")
         headers = {name.lower(): (name, value) for name, value in request.headers}
+        for framing in ("content-length", "transfer-encoding"):  # ours alone
+            headers.pop(framing, None)
         own = [
             ("Host", self.authority()),
             ("User-Agent", _USER_AGENT),
@@ -77,7 +81,6 @@ class Route:
         ]
         if request.body or request.method not in ("GET", "HEAD", "DELETE"):
             own.append(("Content-Length", str(len(request.body))))
-            headers.pop("content-length", None)
         if self.proxy is not None and self.scheme == "http":
             target = f"http://{self.authority()}{target}"
             if authorization := proxy_authorization(self.proxy):
@@ -105,9 +108,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         pool = _pools.get(loop)
         if pool is None:
-            for other in list(_pools):
-                if other.is_closed():
-                    _pools.pop(other, None)
+            _bury(lambda other: other.is_closed())
             pool = _pools[loop] = cls(loop)
         return pool
 
@@ -170,10 +171,38 @@ class Pool:
 
     async def _close(self) -> None:
         _pools.pop(self.loop, None)
-        for connection in list(self._live):
-            connection.abandon()
         while self._live:  # each says connection_lost within a few turns
+            for connection in list(self._live):
+                connection.abandon()
             await asyncio.sleep(0)
+
+    def bury(self) -> None:
+        """Close the connections of a loop that will not run again.
+
+        A transport of asyncio's closes its socket in a callback. This loop runs none any more, so they
+        are run here. uvloop closes its sockets itself.
+        """
+        if not isinstance(self.loop, asyncio.BaseEventLoop):
+            return
+        vars(self.loop)["call_soon"] = _run_now
+        try:
+            for connection in list(self._live):
+                connection.bury()
+        finally:
+            del vars(self.loop)["call_soon"]
+
+
+def _run_now(callback: Callable[..., object], *args: Any, context: Any = None) -> None:
+    callback(*args)
+
+
+def _bury(is_dead: Callable[[asyncio.AbstractEventLoop], bool]) -> None:
+    for loop in list(_pools):
+        if is_dead(loop) and (pool := _pools.pop(loop, None)) is not None:
+            pool.bury()
+
+
+atexit.register(_bury, lambda loop: not loop.is_running())
 
 
 def _look_up(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from .failure import TransportError
 
@@ -18,7 +19,7 @@ class Proxies:
 
     @classmethod
     def from_environment(cls) -> Proxies:
-        """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY in either case, as the standard library reads them."""
+        """HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in either case, as `urllib` reads them."""
         if not any(name.lower().endswith("_proxy") for name in os.environ):
             return cls()
         from urllib.request import getproxies_environment  # costs 20 ms, and few need it
@@ -35,12 +36,22 @@ class Proxies:
         bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # undocumented
         if bypass(f"{host}:{port}", self.by_scheme):
             return None
-        proxy = proxy if "://" in proxy else f"http://{proxy}"
-        if not proxy.startswith(("http://", "https://")):
-            scheme = proxy.partition("://")[0]
-            raise TransportError(
-                "proxy",
-                f"{scheme}:// proxies are not supported: name an http:// one",
-                retryable=False,
-            )
-        return proxy
+        return _checked(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def _checked(proxy: str) -> str:
+    """`proxy` if it can be used; no message shows it, because a password may stand in it."""
+    try:
+        parts = urlsplit(proxy)
+        usable = bool(parts.hostname) and parts.port != 0  # reading a port that is none raises
+    except ValueError:
+        raise TransportError("proxy", "the proxy's URL is malformed", retryable=False) from None
+    if parts.scheme not in ("http", "https"):
+        raise TransportError(
+            "proxy",
+            f"{parts.scheme}:// proxies are not supported: name an http:// one",
+            retryable=False,
+        )
+    if not usable:
+        raise TransportError("proxy", "the proxy's URL names no host", retryable=False)
+    return proxy
