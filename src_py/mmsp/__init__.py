@@ -52,7 +52,24 @@ if TYPE_CHECKING:
     from .abort_signal import AbortError as AbortError
     from .abort_signal import AbortSignal as AbortSignal
     from .auto_client import AutoLLMClient as AutoLLMClient
-    from .errors import *
+    from .errors import ApiKeyRequiredError as ApiKeyRequiredError
+    from .errors import ConcurrentCallError as ConcurrentCallError
+    from .errors import EmptyResponseError as EmptyResponseError
+    from .errors import IncompleteStreamError as IncompleteStreamError
+    from .errors import InvalidMessageError as InvalidMessageError
+    from .errors import MMSPError as MMSPError
+    from .errors import ProviderStreamError as ProviderStreamError
+    from .errors import RoutingError as RoutingError
+    from .errors import StreamAbortedError as StreamAbortedError
+    from .errors import StreamProtocolError as StreamProtocolError
+    from .errors import ToolCallArgumentParseError as ToolCallArgumentParseError
+    from .errors import UnknownEventError as UnknownEventError
+    from .errors import UnsupportedContentError as UnsupportedContentError
+    from .errors import UnsupportedOperationError as UnsupportedOperationError
+    from .errors import UnsupportedParameterError as UnsupportedParameterError
+    from .errors import UpstreamConnectionError as UpstreamConnectionError
+    from .errors import UpstreamError as UpstreamError
+    from .errors import UpstreamTimeoutError as UpstreamTimeoutError
     from .settings import Limits as Limits
     from .settings import Timeouts as Timeouts
     from .stream import Stream as Stream

@@ -1,4 +1,4 @@
-"""`AbortSignal`: one switch that stops any number of requests, from anywhere; `AbortError`: what they raise.
+"""`AbortSignal`: one switch that stops any number of requests; `AbortError`: what they raise.
 
 `abort()` may run on any thread, in a callback, in an operating system's signal handler, or in a `__del__`
 that interrupts this very module. The rules that make it safe:

@@ -250,7 +250,8 @@ class Call:
             if self._timer.when() <= due:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(due, _tick, weakref.ref(self))
+        me: weakref.ref[Call] = weakref.ref(self)
+        self._timer = self._loop.call_at(due, _tick, me)
 
     def _on_timer(self) -> None:
         assert self._loop is not None
@@ -317,16 +318,17 @@ class Call:
         exchange = self._begin(request, fresh=False)
         connect_by = _after(self._loop, self._connector.timeouts.connect)
         while not self._endings:
+            failure = exchange.failure
             if 200 <= exchange.status < 300:
                 return exchange  # whatever has happened since: what arrived comes first
             if exchange.status:
                 await self._refused(exchange)
-            elif exchange.failure is None:
+            elif failure is None:
                 await self._wait(self._check(exchange, connect_by))
             elif exchange.reused and not exchange.answered:
                 exchange = self._begin(request, fresh=True)  # a kept connection that had died
             else:
-                raise self._connection_error(exchange.failure)
+                raise self._connection_error(failure)
         return None
 
     def _begin(self, request: HttpRequest, *, fresh: bool) -> Exchange:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -114,9 +114,9 @@ async def _show(stream: Stream) -> tuple[str, int, AbortError]:
 
 
 @contextmanager
-def _on_interrupt(call: object) -> Iterator[None]:
+def _on_interrupt(call: Callable[[], object]) -> Generator[None]:
     """Have Ctrl-C call `call()` in the signal handler itself."""
-    before = signal.signal(signal.SIGINT, lambda *_: call())  # type: ignore[operator]
+    before = signal.signal(signal.SIGINT, lambda *_: call())
     try:
         yield
     finally:
@@ -129,7 +129,8 @@ def _report(console: Console, provider: ScriptedProvider, stopped: Stopped) -> N
     console.print("\n")
     console.print(f"[bold]Stopped.[/] Reason: {stopped.error.reason}")
     console.print(
-        f"Arrived: {stopped.events} events, {len(stopped.text)} characters; history: {stopped.history} messages."
+        f"Arrived: {stopped.events} events, {len(stopped.text)} characters;"
+        f" history: {stopped.history} messages."
     )
     console.print(
         f"The provider saw its connection close [bold green]{(closed_ns - stopped.at_ns) / 1e6:.2f} ms[/]"

@@ -264,6 +264,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         try:
             frames = self._parser.feed(data)
         except EventTooLargeError as error:
+            self._frames.extend(error.events)
             self._failure = StreamProtocolError(
                 f"An event of the answer is longer than {error.limit:,} bytes (Limits.event_bytes).",
                 client=self._connector.client,
@@ -393,9 +394,15 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
                 except MMSPError as error:
                     self._failure = error
             return bool(body)
-        frames = self._parser.close()
-        self._frames.extend(frames)
-        return bool(frames)
+        tail = self._parser.close()
+        try:
+            for frame in tail:
+                self._decoder.feed(*frame)
+        except StreamProtocolError:
+            pass  # half an event: what is missing is told by what did arrive
+        except MMSPError as error:
+            self._failure = error
+        return bool(tail)
 
     def _close_answer(self) -> list[Any]:
         exchange = self._exchange
@@ -455,7 +462,8 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
 
     @property
     def _is_drained(self) -> bool:
-        return self._failure is not None or self._assembler.over or self._whole is not None
+        failed = self._failure is not None and not self._frames
+        return failed or self._assembler.over or self._whole is not None
 
     def _drop(self) -> None:
         """Forget what was not handed out."""

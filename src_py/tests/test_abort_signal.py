@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.asking import QUESTION, client_of, complete
 
 from mmsp import AbortError, AbortSignal
 from mmsp.testing import Answer, ScriptedProvider, chat, say, stall
+from tests.asking import QUESTION, client_of, complete
 
 
 def test_the_first_abort_wins() -> None:
@@ -34,7 +35,7 @@ def test_of_many_threads_one_abort_wins_and_each_listener_is_told_once() -> None
         switch = AbortSignal()
         told: list[int] = []
         for number in range(20):
-            switch.on_abort(lambda number=number: told.append(number))  # type: ignore[misc]
+            switch.on_abort(partial(told.append, number))
         barrier = threading.Barrier(8)
 
         def abort(number: int, switch: AbortSignal = switch, barrier: Any = barrier) -> None:
@@ -106,7 +107,7 @@ def test_what_a_callback_raises_goes_to_the_unraisable_hook(
         raise error
 
     for error in errors:
-        switch.on_abort(lambda error=error: fail(error))  # type: ignore[misc]
+        switch.on_abort(partial(fail, error))
     switch.on_abort(lambda: told.append(True))
     switch.abort()
     gc.collect()

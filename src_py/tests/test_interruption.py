@@ -24,7 +24,6 @@ from mmsp import AbortError, AbortSignal, AutoLLMClient, Stream
 from mmsp.registry import CLIENTS
 from mmsp.testing import ScriptedProvider
 from mmsp.types import UniEvent
-
 from tests.interruption_table import (
     COMPLETE,
     PHASES,

@@ -7,7 +7,6 @@ import gc
 import time
 
 import pytest
-from tests.asking import QUESTION, client_of, complete, events_of, shown
 
 from mmsp import (
     AbortError,
@@ -22,6 +21,7 @@ from mmsp import (
     ToolCallArgumentParseError,
 )
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, cut, gate, pause, reset, say, stall
+from tests.asking import QUESTION, client_of, complete, events_of, shown
 
 FULL = [
     chat.thinking("hm "),
@@ -103,11 +103,13 @@ async def test_usage_is_what_the_provider_has_reported_so_far() -> None:
         Answer(say(chat.text("a")), say(chat.usage(prompt=7)), say(chat.text("b")), stall())
     ) as provider:
         async with client_of(provider).streaming_response([QUESTION]) as stream:
-            assert stream.usage is None
+            before = stream.usage
             await anext(stream)
             await anext(stream)
-            assert stream.usage is not None
-            assert stream.usage["prompt_tokens"] == 7
+            after = stream.usage
+    assert before is None
+    assert after is not None
+    assert after["prompt_tokens"] == 7
 
 
 async def test_a_partial_message_holds_what_can_be_sent_back() -> None:
@@ -135,9 +137,9 @@ async def test_the_request_id_is_the_providers() -> None:
     answer = Answer(segment(*chat.answer("hi")), headers={"x-request-id": "req-7"})
     with ScriptedProvider(answer) as provider:
         stream = client_of(provider).streaming_response([QUESTION])
-        assert stream.request_id is None
+        before = stream.request_id
         await anext(stream)
-        assert stream.request_id == "req-7"
+        assert (before, stream.request_id) == (None, "req-7")
         await stream.aclose()
 
 

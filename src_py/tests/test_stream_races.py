@@ -6,14 +6,14 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.asking import QUESTION, client_of, shown
 
 from mmsp import AbortError, AbortSignal
 from mmsp.testing import Answer, ScriptedProvider, chat, gate, say, stall
 from mmsp.transport.connection import Connection
+from tests.asking import QUESTION, client_of, shown
 
 LIMIT_NS = 200_000_000
 
@@ -114,7 +114,9 @@ async def test_an_abort_around_the_commit_gives_both_or_neither(where: str) -> N
         assert all(outcomes.values()), outcomes
 
 
-def abort_soon(abort: Callable[[], None], after: float, where: str) -> Callable[[], object]:
+def abort_soon(
+    abort: Callable[[], None], after: float, where: str
+) -> Callable[[], Awaitable[None]]:
     if where == "in the loop":
         timer = asyncio.get_running_loop().call_later(after, abort)
 
@@ -122,19 +124,20 @@ def abort_soon(abort: Callable[[], None], after: float, where: str) -> Callable[
             timer.cancel()
 
         return cancel
-    thread = threading.Thread(target=lambda: (spin(after), abort()))
+
+    def abort_later() -> None:
+        until = time.monotonic() + after
+        while time.monotonic() < until:
+            time.sleep(0)
+        abort()
+
+    thread = threading.Thread(target=abort_later)
     thread.start()
 
     async def join() -> None:
         thread.join()
 
     return join
-
-
-def spin(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        time.sleep(0)
 
 
 @pytest.mark.no_debug

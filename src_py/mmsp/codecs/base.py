@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
@@ -36,8 +36,7 @@ class Decoder(Protocol):
 class Codec(Protocol):
     """One wire protocol in one dialect. `name` marks what only this wire can take back."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
 
     def needs(self, messages: Sequence[UniMessage]) -> list[str]:
         """The http(s) URLs of pictures that have to be fetched before `encode`."""

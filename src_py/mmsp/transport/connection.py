@@ -113,7 +113,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
-        if exchange is None or self._complete:
+        was_complete = self._complete
+        if exchange is None or was_complete:
             self._reusable = False  # nobody asked for this
             self.abandon()
             return
