@@ -409,6 +409,8 @@ class Call:
         retryable = error.retryable
         if isinstance(error, UpstreamTimeoutError):
             retryable = error.phase == "connect"
+        elif isinstance(error, UpstreamConnectionError) and self._exchange is not None:
+            retryable = retryable and not self._exchange.answered
         if self._endings or not retryable or attempt >= self._connector.max_retries:
             return None
         asked = error.retry_after if isinstance(error, UpstreamError) else None
