@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakSet
 
 from .abort_signal import AbortSignal
-from .call import Claim, Connector
 from .codecs.base import Codec
+from .connector import Connector
 from .credentials import resolve_credentials
 from .dialects.endpoint import Endpoint
+from .ending import Claim
 from .errors import ConcurrentCallError, InvalidMessageError
 from .grammar import Assembler
 from .request import HttpRequest, Target

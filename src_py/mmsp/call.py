@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
-import random
 import time
 import weakref
 from collections.abc import Callable
@@ -28,86 +26,15 @@ from typing import Any
 
 from .abort_signal import AbortError, AbortSignal
 from .codecs.http_error import http_error
-from .errors import MMSPError, UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
+from .connector import Connector
+from .ending import Claim, Ending, Outcome
+from .errors import UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
 from .request import HttpRequest
-from .settings import Limits, Timeouts
-from .transport import Exchange, Pool, Route, TransportError
+from .transport import Exchange, Pool, TransportError
 
-__all__ = ["Call", "Claim", "Connector", "Ending", "Outcome"]
+__all__ = ["Call"]
 
 _ERROR_BODY_WAIT = 5.0  # s, for the rest of an error's body
-
-
-class Outcome(enum.Enum):
-    FINISHED = "finished"
-    ABORTED = "aborted"
-    CLOSED = "closed"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-
-
-class Ending:
-    """How a call ended. `error` is what the caller is still owed, once; what had arrived goes before it
-    where the ending came from outside the reader (`drains`)."""
-
-    __slots__ = ("drains", "error", "outcome", "reason")
-
-    def __init__(
-        self,
-        outcome: Outcome,
-        error: BaseException | None = None,
-        *,
-        reason: Any = None,
-        drains: bool = False,
-    ) -> None:
-        self.outcome = outcome
-        self.error = error
-        self.reason = reason
-        self.drains = drains
-
-
-class Claim:
-    """The right of one stateful call to its client. Taken and freed in single atomic steps."""
-
-    __slots__ = ("_free",)
-
-    def __init__(self) -> None:
-        self._free = [None]
-
-    def take(self) -> bool:
-        try:
-            self._free.pop()
-        except IndexError:
-            return False
-        return True
-
-    def free(self) -> None:
-        """Only for who has taken it, once."""
-        self._free.append(None)
-
-
-class Connector:
-    """What the calls of one client share: who it is, how it reaches a URL, how long it waits."""
-
-    def __init__(
-        self,
-        *,
-        client: str,
-        route: Callable[[str], Route],
-        timeouts: Timeouts,
-        limits: Limits,
-        max_retries: int,
-        secrets: tuple[str, ...] = (),
-    ) -> None:
-        self.client = client
-        self.route = route
-        self.timeouts = timeouts
-        self.limits = limits
-        self.max_retries = max_retries
-        self.secrets = secrets
-
-    def __repr__(self) -> str:
-        return f"<Connector of {self.client}>"
 
 
 class Call:
@@ -261,7 +188,7 @@ class Call:
             self._stop(
                 Ending(
                     Outcome.FAILED,
-                    self._timeout("total", self._connector.timeouts.total),
+                    self._connector.timed_out("total"),
                     drains=True,
                 )
             )
@@ -269,21 +196,6 @@ class Call:
             self._wake()
         else:
             self._arm()
-
-    def _timeout(self, phase: str, seconds: float | None) -> UpstreamTimeoutError:
-        what = {
-            "connect": "No connection to the provider",
-            "first_event": "No content from the provider",
-            "idle": "The provider was silent",
-            "total": "The call was not over",
-        }[phase]
-        after = "for" if phase == "idle" else "after"
-        return UpstreamTimeoutError(
-            f"{what} {after} {seconds:g} s. Raise Timeouts({phase}=…) if it may take longer.",
-            client=self._connector.client,
-            phase=phase,
-            seconds=seconds or 0.0,
-        )
 
     # running exchanges
 
@@ -307,8 +219,9 @@ class Call:
             try:
                 return await self._attempt(request)
             except (UpstreamError, UpstreamConnectionError, UpstreamTimeoutError) as error:
-                wait = self._wait_before_retry(error, attempt)
-                if wait is None:
+                answered = self._exchange is not None and self._exchange.answered
+                wait = self._connector.wait_before_retry(error, attempt, answered=answered)
+                if wait is None or self._endings:
                     raise
             attempt += 1
             await self._sleep(wait)
@@ -328,7 +241,7 @@ class Call:
             elif exchange.reused and not exchange.answered:
                 exchange = self._begin(request, fresh=True)  # a kept connection that had died
             else:
-                raise self._connection_error(failure)
+                raise self._connector.connection_error(failure)
         return None
 
     def _begin(self, request: HttpRequest, *, fresh: bool) -> Exchange:
@@ -339,7 +252,7 @@ class Call:
                 Pool.current(), connector.route(request.url), request, connector.limits
             )
         except TransportError as failure:
-            raise self._connection_error(failure) from None
+            raise self._connector.connection_error(failure) from None
         self._exchange = exchange
         if self._endings:
             exchange.cut()
@@ -351,12 +264,11 @@ class Call:
     def _check(self, exchange: Exchange, connect_by: float | None) -> float | None:
         """When to look again while no head has come; raises when a time-out is over."""
         assert self._loop is not None
-        timeouts = self._connector.timeouts
         now = self._loop.time()
         if exchange.connecting:
             if connect_by is not None and now >= connect_by:
                 exchange.abandon()
-                raise self._timeout("connect", timeouts.connect)
+                raise self._connector.timed_out("connect")
             return connect_by
         return self._check_first_event(now)
 
@@ -366,7 +278,7 @@ class Call:
             return None
         self._sent_at = self._sent_at or now  # an answer may begin before anybody saw it sent
         if now >= self._sent_at + limit:
-            raise self._timeout("first_event", limit)
+            raise self._connector.timed_out("first_event")
         return self._sent_at + limit
 
     async def _refused(self, exchange: Exchange) -> None:
@@ -393,30 +305,6 @@ class Call:
                     secrets=self._connector.secrets,
                 )
             await self._wait(until)
-
-    def _connection_error(self, failure: TransportError) -> MMSPError:
-        return UpstreamConnectionError(
-            f"No answer from the provider: {failure}",
-            client=self._connector.client,
-            phase=failure.phase,
-            retryable=failure.retryable,
-        )
-
-    def _wait_before_retry(
-        self, error: UpstreamError | UpstreamConnectionError | UpstreamTimeoutError, attempt: int
-    ) -> float | None:
-        """Seconds until the next attempt, None when there is to be none."""
-        retryable = error.retryable
-        if isinstance(error, UpstreamTimeoutError):
-            retryable = error.phase == "connect"
-        elif isinstance(error, UpstreamConnectionError) and self._exchange is not None:
-            retryable = retryable and not self._exchange.answered
-        if self._endings or not retryable or attempt >= self._connector.max_retries:
-            return None
-        asked = error.retry_after if isinstance(error, UpstreamError) else None
-        if asked is not None and asked > 0:
-            return asked if asked <= self._connector.limits.retry_wait else None
-        return float(min(0.5 * 2**attempt, 8.0)) * random.uniform(0.75, 1.0)
 
     async def _sleep(self, seconds: float) -> None:
         assert self._loop is not None

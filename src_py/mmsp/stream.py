@@ -18,26 +18,25 @@ waits in a buffer.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
 from .abort_signal import AbortSignal
-from .call import Call, Connector, Ending, Outcome
+from .call import Call
 from .codecs.base import Decoder
-from .errors import IncompleteStreamError, MMSPError, StreamProtocolError
+from .connector import Connector
+from .ending import Ending, Outcome
+from .errors import MMSPError
 from .grammar import Assembler
+from .reader import AnswerReader
 from .request import HttpRequest
-from .sse import EventTooLargeError, Parser
 from .types import UniEvent, UniMessage, UsageMetadata
 
 __all__ = ["Stream", "TextStream"]
 
 _LINGER = 2.0  # s, for the end of the body after the terminal event
 _QUIET = 10.0  # s without a frame after a finish reason, on a wire whose terminal event never comes
-_NOT_A_STREAM = b'{["<'  # how JSON and HTML begin; no line of an event stream does
-_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 class Stream(Call, AsyncGenerator[UniEvent, None]):
@@ -66,21 +65,17 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         commit: Callable[[UniMessage], None] | None = None,
     ) -> None:
         super().__init__(connector, signal)
-        self._assembler = assembler
-        self._out = assembler.out
-        self._decoder = decoder
+        self._reader = AnswerReader(
+            client=connector.client, limits=connector.limits, assembler=assembler, decoder=decoder
+        )
+        self._out = self._reader.out
+        self._decode = self._reader.decode
         self._prepare = prepare
         self._commit = commit
-        self._parser = Parser(connector.limits.event_bytes)
-        self._frames: deque[tuple[str, bytes]] = deque()
-        self._failure: MMSPError | None = None
-        self._whole: bytearray | None = None
-        self._sniffed = False
         self._message: UniMessage | None = None
         self._stop_event: UniEvent | None = None
         self._busy = False
         self._started = False
-        self._draining = False
         self._now = 0
         self._content_seen = 0
         self._content_at = 0.0
@@ -103,7 +98,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
     @property
     def usage(self) -> UsageMetadata | None:
         """The token counts the provider has reported so far; None before it reported any."""
-        return self._assembler.usage_metadata
+        return self._reader.assembler.usage_metadata
 
     @property
     def request_id(self) -> str | None:
@@ -132,7 +127,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         """
         if self._message is not None:
             return self._message
-        message = self._assembler.partial(tool_calls=tool_calls)
+        message = self._reader.assembler.partial(tool_calls=tool_calls)
         if message is not None:
             message["created_at"] = self._now or _milliseconds()
         return cast("UniMessage | None", message)
@@ -213,8 +208,8 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
                 return await self._conclude()
             if self._out or self._decode():
                 return self._event(self._out.popleft())
-            if self._failure is not None:
-                self._fail(self._failure)
+            if self._reader.failure is not None:
+                self._fail(self._reader.failure)
             elif not self._receive():
                 now = self._time()
                 waited_since = waited_since or now
@@ -240,14 +235,11 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
 
     def _fail(self, error: MMSPError) -> None:
         """End with `error`, which `_conclude` hands out unless a stop was first."""
-        self._failure = None
         self._stop(Ending(Outcome.FAILED, error))
 
     def _time(self) -> float:
         assert self._loop is not None
         return self._loop.time()
-
-    # bytes → frames → items
 
     def _receive(self) -> bool:
         """Take what the socket brought; False when there is nothing new."""
@@ -256,52 +248,9 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         if not data:
             return False
         self._now = _milliseconds()
-        if not self._sniffed:
-            self._sniff(data)
-        if self._whole is not None:
-            self._keep_whole(data)
-            return True
-        try:
-            frames = self._parser.feed(data)
-        except EventTooLargeError as error:
-            self._frames.extend(error.events)
-            self._failure = StreamProtocolError(
-                f"An event of the answer is longer than {error.limit:,} bytes (Limits.event_bytes).",
-                client=self._connector.client,
-            )
-            return True
-        if frames:
+        if self._reader.receive(data):
             self._frame_at = self._time()
-            self._frames.extend(frames)
         return True
-
-    def _sniff(self, data: bytes) -> None:
-        start = data.lstrip(_BLANK)[:1]
-        if start:
-            self._sniffed = True
-            if start in _NOT_A_STREAM:
-                self._whole = bytearray()
-
-    def _keep_whole(self, data: bytes) -> None:
-        assert self._whole is not None
-        self._whole += data
-        limit = self._connector.limits.answer_bytes
-        if len(self._whole) > limit:
-            self._failure = StreamProtocolError(
-                f"The answer is no event stream and longer than {limit:,} bytes (Limits.answer_bytes).",
-                client=self._connector.client,
-            )
-
-    def _decode(self) -> bool:
-        """Decode frames until one brings something to hand out; True when there is."""
-        frames, out, feed = self._frames, self._out, self._decoder.feed
-        try:
-            while frames and not out:
-                feed(*frames.popleft())
-        except MMSPError as error:
-            self._failure = error
-            frames.clear()
-        return bool(out)
 
     def _event(self, item: Any) -> UniEvent:
         return {
@@ -319,7 +268,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         """Wait for the socket, under the time-out that counts at the moment."""
         if self._terminal_at is not None:
             await self._wait(self._terminal_at + _LINGER)
-        elif self._assembler.finish_reason is not None:
+        elif self._reader.assembler.finish_reason is not None:
             await self._wait(self._frame_at + _QUIET)
         else:
             try:
@@ -330,7 +279,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
                 await self._wait(wake_at)
 
     def _content_deadline(self, now: float, waited_since: float) -> float | None:
-        content = self._assembler.content
+        content = self._reader.assembler.content
         if content != self._content_seen:
             self._content_seen = content
             self._content_at = now
@@ -341,86 +290,55 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             return None
         due = max(self._content_at, waited_since) + idle
         if now >= due:
-            raise self._timeout("idle", idle)
+            raise self._connector.timed_out("idle")
         return due
 
     def _wire_is_over(self, now: float) -> bool:
         exchange = self._exchange
         if exchange is None or exchange.ended or exchange.failure is not None:
             return True
-        if self._decoder.terminal:
+        if self._reader.decoder.terminal:
             self._terminal_at = self._terminal_at or now
             return now >= self._terminal_at + _LINGER
-        return self._assembler.finish_reason is not None and now >= self._frame_at + _QUIET
+        finished = self._reader.assembler.finish_reason is not None
+        return finished and now >= self._frame_at + _QUIET
 
     def _finish(self) -> None:
         """The wire is over: commit the turn, or say what is wrong with it."""
-        if self._read_tail():
+        exchange = self._exchange
+        if exchange is not None and exchange.ended and self._reader.end():
             return
         try:
             closing = self._close_answer()
         except MMSPError as error:
             self._fail(error)
             return
-        message = cast("UniMessage", self._assembler.message())
-        message["created_at"] = _milliseconds()
-        if not self._end(Ending(Outcome.FINISHED)):
-            return
+        if self._end(Ending(Outcome.FINISHED)):
+            self._record(cast("UniMessage", self._reader.assembler.message()))
+            self._out.extend(closing)
+
+    def _close_answer(self) -> list[Any]:
+        failure = None if self._exchange is None else self._exchange.failure
+        if failure is not None and not self._reader.decoder.terminal:
+            raise self._reader.cut(str(failure), readable=failure.retryable)
+        return self._reader.complete()
+
+    def _record(self, message: UniMessage) -> None:
+        """The commit: from here on nothing can take the turn back."""
+        self._now = message["created_at"] = _milliseconds()
         self._message = message
         if self._commit is not None:
             self._commit(message)
         self._let_go()
         self._settle()
-        self._out.extend(closing)
         self._stop_event = {
             "role": "assistant",
             "event_type": "stop",
             "content_items": [],
             "usage_metadata": message.get("usage_metadata"),
             "finish_reason": message.get("finish_reason"),
-            "created_at": message["created_at"],
+            "created_at": self._now,
         }
-
-    def _read_tail(self) -> bool:
-        """At a clean end, what has no end mark of its own; True when it brought something to decode."""
-        exchange = self._exchange
-        if exchange is None or not exchange.ended:
-            return False
-        if self._whole is not None:
-            body, self._whole = bytes(self._whole), bytearray()
-            if body:
-                try:
-                    self._decoder.whole(body)
-                except MMSPError as error:
-                    self._failure = error
-            return bool(body)
-        tail = self._parser.close()
-        try:
-            for frame in tail:
-                self._decoder.feed(*frame)
-        except StreamProtocolError:
-            pass  # half an event: what is missing is told by what did arrive
-        except MMSPError as error:
-            self._failure = error
-        return bool(tail)
-
-    def _close_answer(self) -> list[Any]:
-        exchange = self._exchange
-        terminal = self._decoder.terminal
-        if exchange is not None and exchange.failure is not None and not terminal:
-            if not exchange.failure.retryable:
-                raise StreamProtocolError(
-                    f"The answer cannot be read: {exchange.failure}.", client=self._connector.client
-                )
-            missing = () if self._assembler.finish_reason else ("finish_reason",)
-            raise IncompleteStreamError(
-                f"The answer was cut: {exchange.failure}. Trying again makes sense.",
-                client=self._connector.client,
-                missing=missing if self.usage else (*missing, "usage_metadata"),
-                finish_reason=self._assembler.finish_reason,
-                usage_metadata=self.usage,
-            )
-        return self._assembler.complete(terminal=terminal)
 
     # after the end
 
@@ -444,31 +362,21 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         raise StopAsyncIteration
 
     async def _drain(self) -> Any:
-        """The next item of what had arrived, or None when that is all and the connection is gone.
-
-        The first finish, error or bad frame in it ends it.
-        """
-        if not self._draining:
-            self._draining = True
-            self._assembler.drain()
+        """The next item of what had arrived, or None when that is all and the connection is gone."""
+        self._reader.drain()
         for last_look in (False, True):
-            while not self._out and not self._is_drained and (self._decode() or self._receive()):
-                pass
+            while not self._out and not self._reader.is_drained:
+                if not (self._decode() or self._receive()):
+                    break
             if self._out:
                 return self._out.popleft()
             if not last_look:
                 await self._gone()  # lets out what waits inside asyncio
         return None
 
-    @property
-    def _is_drained(self) -> bool:
-        failed = self._failure is not None and not self._frames
-        return failed or self._assembler.over or self._whole is not None
-
     def _drop(self) -> None:
         """Forget what was not handed out."""
-        self._frames.clear()
-        self._out.clear()
+        self._reader.drop()
         self._stop_event = None
         if self._endings:
             self._endings["ending"].error = None

@@ -24,7 +24,8 @@ PACKAGE = SOURCES / "mmsp"
 LAYERS = (
     ("types", "errors", "sse", "request", "settings", "dialects"),
     ("grammar", "codecs", "wire", "credentials"),
-    ("abort_signal", "transport"),
+    ("abort_signal", "ending", "transport"),
+    ("reader", "connector"),
     ("call",),
     ("stream",),
     ("base_client",),

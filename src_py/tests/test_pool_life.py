@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
-import threading
 
 import pytest
-from tests.asking import QUESTION, client_of, complete, events_of, shown
-from tests.raw_server import RawServer, head, whole
 
-from mmsp import AbortSignal, AutoLLMClient, MMSPError, UpstreamConnectionError
+from mmsp import AutoLLMClient, MMSPError, UpstreamConnectionError
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, cut, pause, reset, say, stall
 from mmsp.transport import pool
+from tests.asking import QUESTION, client_of, complete, events_of, shown
+from tests.raw_server import RawServer, head, whole
 
 BODY = b"".join(chat.answer("All is well"))
 HALF = say(chat.text("Hel"))

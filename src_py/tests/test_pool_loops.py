@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.asking import QUESTION, client_of, complete, events_of
 
 from mmsp import AutoLLMClient
 from mmsp.testing import Answer, ScriptedProvider, chat, say, stall
+from tests.asking import QUESTION, client_of, complete, events_of
 
 SOURCES = Path(__file__).parent.parent
 
@@ -56,9 +56,7 @@ def test_a_client_serves_loops_in_several_threads_at_once(tls: bool) -> None:
 
     with ScriptedProvider(complete(), tls=tls) as provider:
         client = client_of(provider, max_retries=0)
-        threads = [
-            threading.Thread(target=lambda: asyncio.run(several(client))) for _ in range(4)
-        ]
+        threads = [threading.Thread(target=lambda: asyncio.run(several(client))) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,0 +1,84 @@
+"""`Connector`: what the calls of one client share: who it is, how it reaches a URL, how it perseveres."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from .errors import UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
+from .settings import Limits, Timeouts
+from .transport import Route, TransportError
+
+__all__ = ["Connector", "RetryableError"]
+
+RetryableError = UpstreamError | UpstreamConnectionError | UpstreamTimeoutError
+
+_FIRST_WAIT = 0.5  # s, doubled each time
+_LONGEST_WAIT = 8.0  # s, unless the provider asks for more
+_LATE = {
+    "connect": "No connection to the provider after",
+    "first_event": "No content from the provider after",
+    "idle": "The provider was silent for",
+    "total": "The call was not over after",
+}
+
+
+class Connector:
+    """`route` finds how to reach a URL; `secrets` are masked in what providers send back."""
+
+    def __init__(
+        self,
+        *,
+        client: str,
+        route: Callable[[str], Route],
+        timeouts: Timeouts,
+        limits: Limits,
+        max_retries: int,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        self.client = client
+        self.route = route
+        self.timeouts = timeouts
+        self.limits = limits
+        self.max_retries = max_retries
+        self.secrets = secrets
+
+    def __repr__(self) -> str:
+        return f"<Connector of {self.client}>"
+
+    def connection_error(self, failure: TransportError) -> UpstreamConnectionError:
+        return UpstreamConnectionError(
+            f"No answer from the provider: {failure}",
+            client=self.client,
+            phase=failure.phase,
+            retryable=failure.retryable,
+        )
+
+    def timed_out(self, phase: str) -> UpstreamTimeoutError:
+        seconds: float = getattr(self.timeouts, phase)
+        return UpstreamTimeoutError(
+            f"{_LATE[phase]} {seconds:g} s. Raise Timeouts({phase}=…) if it may take longer.",
+            client=self.client,
+            phase=phase,
+            seconds=seconds,
+        )
+
+    def wait_before_retry(
+        self, error: RetryableError, attempt: int, *, answered: bool
+    ) -> float | None:
+        """Seconds until the next attempt (`attempt` counts from 0), None when there is to be none.
+
+        Of time-outs only the connecting is tried again, and a connection that failed only when not a
+        byte of an answer had come.
+        """
+        retryable = error.retryable
+        if isinstance(error, UpstreamTimeoutError):
+            retryable = error.phase == "connect"
+        elif isinstance(error, UpstreamConnectionError):
+            retryable = retryable and not answered
+        if not retryable or attempt >= self.max_retries:
+            return None
+        asked = error.retry_after if isinstance(error, UpstreamError) else None
+        if asked is not None and asked > 0:
+            return asked if asked <= self.limits.retry_wait else None
+        return min(_FIRST_WAIT * 2.0**attempt, _LONGEST_WAIT) * random.uniform(0.75, 1.0)
