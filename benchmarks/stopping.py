@@ -11,7 +11,9 @@ import asyncio
 import gc
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from mmsp import AbortError, AbortSignal, AutoLLMClient, Stream
 from mmsp.testing import Answer, ProviderProcess, chat, say, stall
@@ -21,8 +23,10 @@ from .figures import Figure
 from .rig import (
     QUESTION,
     WAYS,
+    Stop,
     Ways,
     client_of,
+    compute,
     median,
     milliseconds,
     now_ns,
@@ -115,32 +119,43 @@ def _shut(sock: socket.socket) -> None:
 
 def measure_many(*, full: bool, uvloop: bool) -> list[Figure]:
     runs = 5 if full else 3
-    figures = _together(1_000, False, runs, uvloop, target=40)
-    figures += _together(1_000, True, runs, uvloop, target=50)
+    figures = _together(1_000, "plain", runs, uvloop, target=40)
+    figures += _together(1_000, "TLS", runs, uvloop, target=50)
     if full:
-        figures += _together(5_000, False, runs, uvloop, target=200)
+        figures += _together(5_000, "plain", runs, uvloop, target=200)
     return figures
 
 
-def _together(count: int, tls: bool, runs: int, uvloop: bool, *, target: float) -> list[Figure]:
-    name = f"{count:,} streams, {'TLS' if tls else 'plain'}"
-    with ProviderProcess(SILENT, tls=tls) as provider:
-        found = [run(_stop_together(provider, count), uvloop=uvloop) for _ in range(runs)]
+def _together(count: int, scheme: str, runs: int, uvloop: bool, *, target: float) -> list[Figure]:
+    """From the loop, beside bare sockets; and once more from a thread while the loop computes."""
+    tls = scheme == "TLS"
+    name = f"{count:,} streams, {scheme}"
+    with ProviderProcess(SILENT, tls=tls) as provider, Ways() as ways:
+        found = {
+            way: [run(_stop_together(provider, way, count), uvloop=uvloop) for _ in range(runs)]
+            for way in (ways.from_the_loop, partial(ways.while_blocked, block=_compute_long))
+        }
         bare = None if tls else median([_shut_together(provider, count) for _ in range(runs)])
-    closed, freed = zip(*found, strict=True)
+    awake, blocked = found.values()
+    closed, freed = zip(*awake, strict=True)
+    free_by = 100 if count == 1_000 else None
     return [
         Figure.of_runs(f"{name}: last one closed", closed, "ms", target=target, floor=bare),
+        Figure.of_runs(f"{name}: last reader has its error", freed, "ms", target=free_by),
         Figure.of_runs(
-            f"{name}: last reader has its error",
-            freed,
-            "ms",
-            target=100 if count == 1_000 else None,
+            f"{name}: last one closed, the loop computing", [each for each, _ in blocked], "ms"
         ),
     ]
 
 
-async def _stop_together(provider: ProviderProcess, count: int) -> tuple[float, float]:
-    """Open so many silent streams, one signal for all; ms until the last one closed, and was told."""
+def _compute_long() -> None:
+    compute(0.5)
+
+
+async def _stop_together(
+    provider: ProviderProcess, way: Callable[[Stop], Awaitable[int]], count: int
+) -> tuple[float, float]:
+    """Silent streams with one signal; ms until the last one was closed, and the last reader told."""
     provider.forget()
     client = client_of(provider)
     signal = AbortSignal()
@@ -153,8 +168,7 @@ async def _stop_together(provider: ProviderProcess, count: int) -> tuple[float, 
         await asyncio.to_thread(provider.wait, "stalled", len(readers), 60)
     await asyncio.sleep(0.2)
     gc.collect()
-    stopped = now_ns()
-    signal.abort("all of you")
+    stopped = await way(lambda: signal.abort("all of you"))
     freed = max(await asyncio.gather(*readers))
     closed = max(provider.wait_closed(count))
     return milliseconds(stopped, closed), milliseconds(stopped, freed)

@@ -72,7 +72,12 @@ class LLMClient:
         )
         overrides = tuple((default_headers or {}).items())
         self._target = Target(url, self.endpoint.auth(key), overrides)
-        self._target.request("GET", "/")  # a URL or header that HTTP cannot carry is refused here
+        try:
+            self._target.request("GET", "/")
+        except ValueError as error:
+            raise ValueError(
+                f"{name}: base_url or default_headers cannot be sent: {error}"
+            ) from None
         self._connector = Connector(
             client=name,
             route=partial(_route, Proxies.from_environment(), ssl_context),

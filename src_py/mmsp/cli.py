@@ -20,7 +20,9 @@ try:
     import click
     from rich.console import Console
 except ImportError:  # pragma: no cover - a missing extra
-    raise SystemExit("The mmsp command needs the extra `cli`: pip install 'mmsp[cli]'") from None
+    raise SystemExit(
+        "The mmsp command needs click and rich: install mmsp with its extra `cli`."
+    ) from None
 
 __all__ = ["main"]
 

@@ -70,7 +70,12 @@ def preview(text: str) -> str:
 
 
 class MMSPError(ValueError):
-    """Base of all errors of this package; never raised itself."""
+    """Base of all errors of this package; never raised itself.
+
+    `retryable` says whether the same call may well succeed when it is made again.
+    """
+
+    retryable: bool = False
 
 
 class RoutingError(MMSPError):
@@ -222,7 +227,9 @@ class ProviderStreamError(ClientError, RuntimeError):
 
 
 class IncompleteStreamError(ClientError):
-    """The stream ended before it was whole; `missing` names what never came. Retrying makes sense."""
+    """The stream ended before it was whole; `missing` names what never came."""
+
+    retryable = True
 
     def __init__(
         self,
@@ -241,6 +248,8 @@ class IncompleteStreamError(ClientError):
 
 class EmptyResponseError(ClientError):
     """The answer is whole but holds only thinking, or nothing: providers refuse it when sent back."""
+
+    retryable = True
 
     def __init__(
         self,
@@ -293,4 +302,3 @@ class StreamAbortedError(ClientError):
     def __init__(self, message: str, *, client: str, reason: Any = None) -> None:
         super().__init__(message, client=client)
         self.reason = reason
-        self.retryable = False

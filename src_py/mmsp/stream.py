@@ -96,6 +96,12 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         return self._endings["ending"].reason if self.aborted else None
 
     @property
+    def outcome(self) -> str | None:
+        """How the stream ended: finished, aborted, closed, cancelled or failed; None before."""
+        ending = self._endings.get("ending")
+        return None if ending is None else ending.outcome.value
+
+    @property
     def usage(self) -> UsageMetadata | None:
         """The token counts the provider has reported so far; None before it reported any."""
         return self._reader.assembler.usage_metadata
@@ -131,6 +137,9 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         if message is not None:
             message["created_at"] = self._now or _milliseconds()
         return cast("UniMessage | None", message)
+
+    def __repr__(self) -> str:
+        return f"<Stream of {self._connector.client}, {self.outcome or 'open'}>"
 
     # asynchronous generator
 

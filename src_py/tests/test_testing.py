@@ -746,7 +746,7 @@ def test_without_trustme_tls_names_the_extra(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setitem(sys.modules, "trustme", None)
     monkeypatch.setattr(tls, "authority", tls.authority.__wrapped__)
-    with pytest.raises(ImportError, match=r"mmsp\[testing\]"):
+    with pytest.raises(ImportError, match=r"extra `testing`"):
         ScriptedProvider(tls=True).start()
 
 

@@ -25,7 +25,7 @@ def authority() -> trustme.CA:
         import trustme
     except ImportError as error:
         raise ImportError(
-            "TLS needs the package trustme, which is not installed: pip install 'mmsp[testing]'",
+            "TLS needs the package trustme, which is not installed: install mmsp with its extra `testing`",
             name="trustme",
         ) from error
     return trustme.CA()
