@@ -26,7 +26,7 @@ WRITE = 64 * 1024
 
 
 def measure(*, full: bool, uvloop: bool) -> list[Figure]:
-    runs = 15 if full else 7
+    runs = 15 if full else 5
     with ProviderProcess() as provider:
         streams = {f"{DELTAS:,} {kind} deltas": make(DELTAS) for kind, make in KINDS.items()}
         streams |= {f"{count:,} text deltas": text_answer(count) for count in OTHER_LENGTHS}

@@ -10,6 +10,7 @@ import asyncio
 import json
 import socket
 import ssl
+from typing import cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -65,8 +66,7 @@ class Reader(asyncio.Protocol):
         await self._ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)

@@ -31,7 +31,7 @@ from .rig import QUESTION, client_of, in_chunks, run
 __all__ = ["measure"]
 
 STREAMS = 500
-OPEN_AT_ONCE = 50
+OPEN_AT_ONCE = 100
 DELTAS = 100_000
 KIB = 1024
 SILENT = Answer(say(chat.text("Hel")), stall())

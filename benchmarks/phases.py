@@ -82,7 +82,10 @@ def _row(scene: Scene, cells: dict[tuple[str, str], Cell]) -> list[str]:
 
 
 def _closed(scene: Scene, cell: Cell) -> str:
-    return "nothing open" if scene.seen == "reader" else _times(cell.closed)
+    if scene.seen == "reader":
+        return "nothing open"
+    waited = cell.waited_for_loop * 2 > len(cell.closed)
+    return _times(cell.closed) + (", when the loop turns" if waited else "")
 
 
 def _times(times: Iterable[float]) -> str:

@@ -136,9 +136,11 @@ def raise_descriptor_limit() -> None:
 class Ways:
     """The ways to call a stop; each returns the time just before the call.
 
-    A context manager, used in the main thread, where signal handlers run.
+    A context manager, used in the main thread, where signal handlers run. `free_at` is when the loop's
+    thread was free again after it was last blocked.
     """
 
+    free_at: int | None = None
     _workers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "rig"))
     _handled: Stop | None = None
     _before: Any = None
@@ -181,7 +183,7 @@ class Ways:
     async def while_the_loop_computes(self, stop: Stop) -> int:
         """From a thread, while the loop's thread runs Python code and gives the interpreter up
         only when it must."""
-        return await self.while_blocked(stop, lambda: compute(0.015))
+        return await self.while_blocked(stop, lambda: compute(0.012))
 
     async def while_blocked(self, stop: Stop, block: Stop) -> int:
         """From a thread, while `block` holds the loop's thread."""
@@ -195,6 +197,7 @@ class Ways:
         timed = self._workers.submit(soon)
         blocked.set()
         block()
+        self.free_at = now_ns()
         return await asyncio.wrap_future(timed)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

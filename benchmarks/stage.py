@@ -33,6 +33,7 @@ class Cell:
 
     closed: list[float] = field(default_factory=list)  # ms
     freed: list[float] = field(default_factory=list)  # ms, until the reader had its error
+    waited_for_loop: int = 0  # closes that came only when a blocked loop was free again
     ended_by: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
 
@@ -87,6 +88,7 @@ class _Stage:
     names: _HeldNames
 
     def prepare(self) -> None:
+        self.ways.free_at = None
         self.provider.forget()
         if len(self.scene.answers) > 1:
             self.provider.set_answers(*self.scene.answers)
@@ -128,6 +130,8 @@ class _Stage:
                 cell.fault("a second connection was opened, and stayed")
             else:
                 cell.closed.append(milliseconds(at, connection.closed_ns))
+                free_at = self.ways.free_at
+                cell.waited_for_loop += free_at is not None and connection.closed_ns > free_at
                 cell.ended_by.add(connection.closed_by or "the provider")
 
     async def _see_silence(self, cell: Cell) -> None:

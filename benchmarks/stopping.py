@@ -38,7 +38,7 @@ __all__ = ["measure_many", "measure_one"]
 
 SILENT = Answer(say(chat.text("Hel")), stall())
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-SETTLE = 0.002  # s, for both processes to fall asleep
+SETTLE = 0.001  # s, for both processes to fall asleep
 OPEN_AT_ONCE = 100
 
 

@@ -32,20 +32,22 @@ class RawServer:
         self,
         *answers: bytes | tuple[bytes, ...],
         secure: bool = False,
-        name: str = "127.0.0.1",
         stays_open: bool = False,
+        reads_bodies: bool = True,
+        between: float = BETWEEN_WRITES,
     ) -> None:
         self.requests: list[bytes] = []
         self.connections = 0
         self.ended = asyncio.Event()  # a connection was closed by the far side
         self._answers = [each if isinstance(each, tuple) else (each,) for each in answers]
         self._secure = secure
-        self._name = name
         self._stays_open = stays_open
+        self._reads_bodies = reads_bodies
+        self._between = between
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
-        context = tls.server_context(self._name) if self._secure else None
+        context = tls.server_context("127.0.0.1") if self._secure else None
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
@@ -73,7 +75,7 @@ class RawServer:
                 await self._take_request(reader)
                 for number, piece in enumerate(answer):
                     if number:
-                        await asyncio.sleep(BETWEEN_WRITES)
+                        await asyncio.sleep(self._between)
                     writer.write(piece)
                     await writer.drain()
             if self._stays_open:
@@ -90,6 +92,6 @@ class RawServer:
 
     async def _take_request(self, reader: asyncio.StreamReader) -> None:
         top = await reader.readuntil(b"\r\n\r\n")
-        length = LENGTH.search(top)
+        length = LENGTH.search(top) if self._reads_bodies else None
         body = await reader.readexactly(int(length[1])) if length else b""
         self.requests.append(top + body)

@@ -9,7 +9,9 @@ import pytest
 from mmsp import AutoLLMClient, MMSPError, UpstreamConnectionError
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, cut, pause, reset, say, stall
 from mmsp.transport import pool
+from mmsp.types import UniMessage
 from tests.asking import QUESTION, client_of, complete, events_of, shown
+from tests.calling import client_of_raw
 from tests.raw_server import RawServer, head, whole
 
 BODY = b"".join(chat.answer("All is well"))
@@ -21,11 +23,6 @@ pytestmark = pytest.mark.every_loop
 @pytest.fixture(params=[False, True], ids=["plain", "TLS"])
 def tls(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
-
-
-def client_of_raw(server: RawServer, **settings: object) -> AutoLLMClient:
-    settings = {"ssl_context": server.ssl_context, "max_retries": 0, **settings}
-    return AutoLLMClient("some-model", "a-key", server.base_url, "openai-chat", **settings)  # type: ignore[arg-type]
 
 
 async def ask(client: AutoLLMClient) -> str:
@@ -155,12 +152,17 @@ async def test_a_connection_with_bytes_nobody_asked_for_is_not_used_again(
         assert server.connections == 2
 
 
-async def test_an_answer_that_ends_before_its_request_was_sent_ends_the_connection() -> None:
-    with ScriptedProvider(complete(), read_body=False) as provider:
-        client = client_of(provider)
-        large = {"role": "user", "content_items": [{"type": "text.done", "text": "x" * 8_000_000}]}
-        await events_of(client.streaming_response([large]))  # type: ignore[list-item]
-        await provider.connections[0].until_closed(0.5)
+async def test_a_connection_whose_answer_ends_before_its_request_is_not_used_again(
+    tls: bool,
+) -> None:
+    large: UniMessage = {
+        "role": "user",
+        "content_items": [{"type": "text.done", "text": "x" * 8_000_000}],
+    }
+    async with RawServer(whole(BODY), secure=tls, reads_bodies=False, stays_open=True) as server:
+        events = await events_of(client_of_raw(server).streaming_response([large]))
+        assert shown(events)[-1] == "stop stop"
+        await asyncio.wait_for(server.ended.wait(), 2)
 
 
 # kept connections that die

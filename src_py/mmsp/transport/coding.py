@@ -48,7 +48,7 @@ class Inflater:
             raise TransportError(
                 "body", f"the answer's encoding is broken: {error}", retryable=False
             ) from None
-        self.pending = self._decoder.unconsumed_tail
+        self.pending = b"" if self._decoder.eof else self._decoder.unconsumed_tail
         return piece
 
     @property

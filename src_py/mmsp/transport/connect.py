@@ -43,6 +43,7 @@ class Opening:
     async def connect(self) -> Connection:
         """The connection, open and idle. Raises `TransportError`, and closes what it made when it fails."""
         transport, sock = await self._dial()
+        wire = transport
         try:
             if self._route.proxy is not None:
                 transport = await self._through_proxy(transport)
@@ -51,7 +52,7 @@ class Opening:
         except BaseException:
             transport.abort()
             raise
-        connection = Connection(self._pool, self._route, sock)
+        connection = Connection(self._pool, self._route, sock, wire)
         transport.set_protocol(connection)
         connection.connection_made(transport)
         self._pool.register(connection)

@@ -11,7 +11,10 @@ freed at once.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+import os
+import socket
+import ssl
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
@@ -24,16 +27,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection"]
 
-_TURNS_UNTIL_ABORT = 3
+_CLOSED = "the far side closed the connection"
 
 
 class Connection(asyncio.Protocol):
     """`transport` is set by whoever connects it; `exchange` while it serves one."""
 
-    def __init__(self, pool: Pool, route: Route, sock: GuardedSocket) -> None:
+    def __init__(
+        self, pool: Pool, route: Route, sock: GuardedSocket, wire: asyncio.Transport
+    ) -> None:
         self.pool = pool
         self.route = route
         self.sock = sock
+        self.wire: asyncio.Transport | None = wire  # the TCP one, below TLS
         self.exchange: Exchange | None = None
         self.transport: asyncio.Transport | None = None
         self.expiry: asyncio.TimerHandle | None = None
@@ -57,48 +63,39 @@ class Connection(asyncio.Protocol):
         self._bare = 0
         self.transport.write(payload)
 
+    # Reading pauses below TLS: then nothing that was read waits inside asyncio, where an abort or an EOF
+    # would lose it.
+
     def resume(self) -> None:
-        if self._paused and self.transport is not None:
+        if self._paused and self.wire is not None:
             self._paused = False
-            self.transport.resume_reading()
+            self.wire.resume_reading()
 
     def pause(self) -> None:
-        if not self._paused and self.transport is not None:
+        if not self._paused and self.wire is not None:
             self._paused = True
-            self.transport.pause_reading()
+            self.wire.pause_reading()
 
     @property
     def is_sending(self) -> bool:
-        return self.transport is not None and self.transport.get_write_buffer_size() > 0
+        """Whether bytes of the request wait for the kernel; TLS does not count those it has passed on."""
+        layers = (self.transport, self.wire)
+        return any(layer is not None and layer.get_write_buffer_size() > 0 for layer in layers)
 
     @property
     def is_open(self) -> bool:
         return self.transport is not None and not self.transport.is_closing()
 
     def abandon(self) -> None:
-        """Close it for good, without waiting for the far side.
-
-        While reading is paused over TLS, bytes that were read from the socket wait inside asyncio: they
-        had arrived, so they are let out first.
-        """
-        if self._paused:
-            self.resume()
-            self._abort_after(_TURNS_UNTIL_ABORT)
-        else:
-            self._abort_after(0)
+        """Close it for good, without waiting for the far side."""
+        if self.transport is not None:
+            self.transport.abort()
 
     def bury(self) -> None:
         """Close it on a loop that will not run again; nobody who waited for it is woken any more."""
         if self.exchange is not None:
             self.exchange.waiter = None
-        if self.transport is not None:
-            self.transport.abort()
-
-    def _abort_after(self, turns: int) -> None:
-        if turns:
-            self.pool.loop.call_soon(self._abort_after, turns - 1)
-        elif self.transport is not None:
-            self.transport.abort()
+        self.abandon()
 
     # asyncio.Protocol
 
@@ -142,7 +139,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange, self.exchange = self.exchange, None
-        self.transport = None
+        self.transport = self.wire = None
         self.pool.forget(self)
         if exchange is not None:
             exchange.fail_lost(exc)  # unless it has ended or failed already
@@ -223,6 +220,10 @@ class Connection(asyncio.Protocol):
 def describe(error: BaseException | None) -> str:
     """The reason a connection ended, in words."""
     if error is None:
-        return "the far side closed the connection"
-    text: Any = getattr(error, "strerror", None) or str(error)
-    return str(text) or type(error).__name__
+        return _CLOSED
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError | socket.gaierror):
+        if error.errno:
+            return os.strerror(error.errno)  # asyncio puts words of its own there
+        if isinstance(error, ConnectionError):
+            return _CLOSED
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -45,7 +45,6 @@ class Exchange:
         self.phase = "resolve"
         self.status = 0
         self.headers: list[tuple[str, str]] = []
-        self.ended = False
         self.failure: TransportError | None = None
         self.answered = False
         self.reused = False
@@ -57,7 +56,9 @@ class Exchange:
         self._opening: asyncio.Task[Connection] | None = None
         self._chunks: list[bytes] = []
         self._size = 0
+        self._all_came = False
         self._inflater: Inflater | None = None
+        self._resting = False
 
     # what its call does
 
@@ -74,6 +75,11 @@ class Exchange:
             self._opening.add_done_callback(self._opened)
 
     @property
+    def ended(self) -> bool:
+        """The answer is whole, and there is nothing more to take than `take` now gives."""
+        return self._all_came and (self._inflater is None or not self._inflater.pending)
+
+    @property
     def connecting(self) -> bool:
         return self._opening is not None
 
@@ -86,9 +92,9 @@ class Exchange:
         """All of the body that has arrived and was not taken yet, `b""` when there is none."""
         chunks = self._chunks
         if self._inflater is not None and self._inflater.pending:
-            return self._inflate(b"")  # before more is let in: a little can unfold to very much
+            return self._unfold()
         if not chunks:
-            if self.ended and self._inflater is not None and not self._inflater.whole:
+            if self._all_came and self._inflater is not None and not self._inflater.whole:
                 self._spoil(TransportError("body", "the encoded answer has no end"))
             return b""
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -147,10 +153,10 @@ class Exchange:
 
     def end(self) -> None:
         if self.failure is None:
-            self.ended = True
+            self._all_came = True
 
     def fail(self, failure: TransportError) -> None:
-        if self.failure is None and not self.ended:
+        if self.failure is None and not self._all_came:
             self.failure = failure
 
     def fail_lost(self, error: Exception | None) -> None:
@@ -173,6 +179,21 @@ class Exchange:
         self._connection = None
         self.wake()
 
+    def _unfold(self) -> bytes:
+        """More of what has arrived, before more is let in: a little can unfold to very much.
+
+        One piece in a turn of the loop, so that others have theirs, until the exchange is over.
+        """
+        if self._resting and self.failure is None and not self.is_cut:
+            return b""
+        self._resting = True
+        self.pool.loop.call_soon(self._go_on)
+        return self._inflate(b"")
+
+    def _go_on(self) -> None:
+        self._resting = False
+        self.wake()
+
     def _inflate(self, data: bytes) -> bytes:
         assert self._inflater is not None
         try:
@@ -183,7 +204,7 @@ class Exchange:
 
     def _spoil(self, failure: TransportError) -> None:
         """Fail also when all bytes have come: what they mean is broken."""
-        self.ended = False
+        self._all_came = False
         self.fail(failure)
 
     # opening

@@ -1,0 +1,184 @@
+"""Cuts that race connections which end at that moment: nobody else is ever hit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mmsp import AbortError, AbortSignal
+from mmsp.testing import Answer, ScriptedProvider, chat, pause, say
+from mmsp.transport.guarded import GuardedSocket
+from tests.asking import QUESTION, client_of
+from tests.calling import ask
+
+CUTS = 1000
+AT_ONCE = 20
+
+
+def answers(seed: int) -> Iterator[Answer]:
+    """Answers that end at any moment of a millisecond or two, in every way that ends one."""
+    rng = random.Random(seed)
+    for _ in range(2 * CUTS):
+        start, end = say(chat.text("Hel")), say(chat.ending())
+        yield Answer(
+            start,
+            pause(rng.choice([0, 0.001, 0.001, 0.002])),
+            end,
+            framing=rng.choice(["chunked", "chunked", "length", "close"]),
+        )
+
+
+class Strangers(threading.Thread):
+    """Descriptors of the process that are opened and closed all the time, so that numbers are reused.
+
+    Each socket pair carries a byte both ways before it goes. `hit` says what happened to one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.hit: list[str] = []
+        self.served = 0
+        self._folder = folder
+        self._enough = threading.Event()
+
+    def run(self) -> None:
+        kept: list[tuple[socket.socket, socket.socket]] = []
+        while not self._enough.is_set():
+            one, other = socket.socketpair()
+            kept.append((one, other))
+            self._file(self._folder / "stranger")
+            if len(kept) == 50:
+                for pair in kept:
+                    self._talk(*pair)
+                kept.clear()
+            time.sleep(0)
+        for pair in kept:
+            self._talk(*pair)
+
+    def stop(self) -> None:
+        self._enough.set()
+        self.join()
+
+    def _talk(self, *pair: socket.socket) -> None:
+        for here, there in (pair, reversed(pair)):
+            try:
+                here.sendall(b"x")
+                if there.recv(1) != b"x":
+                    self.hit.append("a stranger's socket was shut")
+            except OSError as error:
+                self.hit.append(f"a stranger's socket: {error}")
+        for sock in pair:
+            sock.close()
+        self.served += 1
+
+    def _file(self, path: Path) -> None:
+        try:
+            with path.open("wb") as file:
+                file.write(b"x")
+                os.fsync(file.fileno()) if self.served % 100 == 0 else None
+        except OSError as error:
+            self.hit.append(f"a stranger's file: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.no_debug
+@pytest.mark.every_loop
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+async def test_a_thousand_cuts_hit_nobody_else(tls: bool, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    ends: list[str] = []
+    strangers = Strangers(tmp_path)
+    with ScriptedProvider(*answers(2), tls=tls) as provider:
+        client = client_of(provider, max_retries=0)
+
+        async def stopped() -> None:
+            signal = AbortSignal()
+            timer = threading.Timer(rng.random() * 0.004, signal.abort)
+            timer.start()
+            try:
+                async for _ in client.streaming_response([QUESTION], signal=signal):
+                    pass
+                ends.append("finished")
+            except AbortError:
+                ends.append("aborted")
+            timer.cancel()
+            await asyncio.to_thread(timer.join)
+
+        async def neighbour() -> None:
+            assert (await ask(client))[-1] == "stop stop"  # and no retry hides a failure
+
+        strangers.start()
+        try:
+            for _ in range(CUTS // AT_ONCE):
+                await asyncio.gather(*(stopped() for _ in range(AT_ONCE)), neighbour(), neighbour())
+        finally:
+            strangers.stop()
+        assert len(ends) == CUTS
+        assert min(ends.count("finished"), ends.count("aborted")) > CUTS // 20  # it was a race
+        assert strangers.hit == []
+        assert strangers.served > 100
+
+
+def test_a_socket_is_cut_by_its_owner_alone() -> None:
+    owner, next_owner = object(), object()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
+        sock.setblocking(True)
+        sock.connect(listener.getsockname())
+        far, _ = listener.accept()
+        with far:
+            sock.own(next_owner)
+            sock.cut(owner)
+            sock.sendall(b"still open")
+            assert far.recv(99) == b"still open"
+            sock.cut(next_owner)
+            assert far.recv(99) == b""
+        sock.close()
+
+
+@pytest.mark.parametrize("end", ["close", "detach"])
+def test_a_socket_that_is_closed_is_cut_no_more(end: str) -> None:
+    owner = object()
+    sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
+    number = sock.fileno()
+    if end == "close":
+        sock.close()
+    else:
+        os.close(sock.detach())
+    one, other = socket.socketpair()
+    with one, other:
+        assert number in (one.fileno(), other.fileno())  # the number was given to a stranger
+        sock.cut(owner)
+        one.sendall(b"x")
+        assert other.recv(1) == b"x"
+        other.sendall(b"x")
+        assert one.recv(1) == b"x"
+
+
+def test_cutting_and_closing_exclude_each_other() -> None:
+    for _ in range(300):
+        owner = object()
+        sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
+        together = threading.Barrier(2)
+
+        def cut(sock: GuardedSocket = sock, owner: object = owner) -> None:
+            together.wait()
+            sock.cut(owner)
+
+        thread = threading.Thread(target=cut)
+        thread.start()
+        together.wait()
+        sock.close()
+        one, other = socket.socketpair()
+        thread.join()
+        with one, other:
+            one.sendall(b"x")
+            assert other.recv(1) == b"x"
