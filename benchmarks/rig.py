@@ -183,15 +183,14 @@ class Ways:
     async def while_the_loop_computes(self, stop: Stop) -> int:
         """From a thread, while the loop's thread runs Python code and gives the interpreter up
         only when it must."""
-        return await self.while_blocked(stop, lambda: compute(0.012))
+        return await self.while_blocked(stop, lambda: compute(0.015))
 
     async def while_blocked(self, stop: Stop, block: Stop) -> int:
-        """From a thread, while `block` holds the loop's thread."""
+        """From a thread that gets its turn only when `block` holds the loop's thread."""
         blocked = threading.Event()
 
         def soon() -> int:
             blocked.wait()
-            time.sleep(0.001)
             return _timed(stop)
 
         timed = self._workers.submit(soon)

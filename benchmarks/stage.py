@@ -131,7 +131,8 @@ class _Stage:
             else:
                 cell.closed.append(milliseconds(at, connection.closed_ns))
                 free_at = self.ways.free_at
-                cell.waited_for_loop += free_at is not None and connection.closed_ns > free_at
+                if free_at is not None:
+                    cell.waited_for_loop += at < free_at < connection.closed_ns
                 cell.ended_by.add(connection.closed_by or "the provider")
 
     async def _see_silence(self, cell: Cell) -> None:

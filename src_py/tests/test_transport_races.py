@@ -163,17 +163,17 @@ def test_a_socket_that_is_closed_is_cut_no_more(end: str) -> None:
         assert one.recv(1) == b"x"
 
 
+def _cut_with(sock: GuardedSocket, owner: object, together: threading.Barrier) -> None:
+    together.wait()
+    sock.cut(owner)
+
+
 def test_cutting_and_closing_exclude_each_other() -> None:
     for _ in range(300):
         owner = object()
         sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
         together = threading.Barrier(2)
-
-        def cut(sock: GuardedSocket = sock, owner: object = owner) -> None:
-            together.wait()
-            sock.cut(owner)
-
-        thread = threading.Thread(target=cut)
+        thread = threading.Thread(target=_cut_with, args=(sock, owner, together))
         thread.start()
         together.wait()
         sock.close()
