@@ -15,8 +15,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Figure", "machine", "show", "write"]
+__all__ = ["Chapter", "Figure", "machine", "show", "write"]
 
+QUIET = 0.05  # the share of others that is not worth a word
 PARTS = ("mmsp", "httptools", "msgspec", "aiohappyeyeballs", "uvloop")
 
 
@@ -49,6 +50,15 @@ class Figure:
         return "ok" if self.value <= self.target else "over"
 
 
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Figures taken together; `others` is what other programs used of the machine meanwhile, 0 to 1."""
+
+    name: str
+    figures: Sequence[Figure]
+    others: float
+
+
 def machine() -> dict[str, Any]:
     """What a reader of the figures needs to know of the machine; nothing that names it."""
     return {
@@ -60,23 +70,34 @@ def machine() -> dict[str, Any]:
     }
 
 
-def show(chapters: Iterable[tuple[str, Sequence[Figure]]]) -> None:
+def show(chapters: Iterable[Chapter]) -> None:
     table = Table(title=_title(), title_justify="left", title_style="none", box=None)
     table.add_column("", no_wrap=True)
     for column in ("ours", "best–worst run", "target", "", "floor", "× floor"):
         table.add_column(column, justify="right", no_wrap=True)
-    for chapter, figures in chapters:
-        table.add_row(f"[bold]{chapter}[/bold]")
-        for figure in figures:
+    for chapter in chapters:
+        busy = (
+            f" (others used {chapter.others:.0%} of the machine)" if chapter.others > QUIET else ""
+        )
+        table.add_row(f"[bold]{chapter.name}[/bold]{busy}")
+        for figure in chapter.figures:
             table.add_row(f"  {figure.name}", *_cells(figure))
         table.add_row()
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
-def write(path: Path, chapters: Iterable[tuple[str, Sequence[Figure]]]) -> None:
-    found = {chapter: [_as_json(figure) for figure in figures] for chapter, figures in chapters}
+def write(path: Path, chapters: Iterable[Chapter]) -> None:
+    found = [
+        {
+            "name": chapter.name,
+            "others": round(chapter.others, 2),
+            "figures": [_as_json(figure) for figure in chapter.figures],
+        }
+        for chapter in chapters
+    ]
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(), "figures": found}, indent=2) + "\n")
+    text = json.dumps({"machine": machine(), "chapters": found}, indent=2, ensure_ascii=False)
+    path.write_text(f"{text}\n")
 
 
 def _as_json(figure: Figure) -> dict[str, Any]:
@@ -102,7 +123,7 @@ def _cells(figure: Figure) -> list[str]:
         target,
         f"[{colour}]{figure.verdict}[/{colour}]",
         "" if figure.floor is None else _number(figure.floor),
-        f"{figure.value / figure.floor:.2g}" if figure.floor else "",
+        _number(figure.value / figure.floor) if figure.floor else "",
     ]
 
 

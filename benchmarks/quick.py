@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import decoding, memory, requests, starting, stopping
-from .figures import Figure, show, write
+from .figures import Chapter, Figure, show, write
+from .neighbours import Neighbours
 from .rig import raise_descriptor_limit
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,11 +31,13 @@ CHAPTERS: dict[str, Callable[..., list[Figure]]] = {
 def main() -> None:
     options = _options().parse_args()
     raise_descriptor_limit()
-    chapters: list[tuple[str, list[Figure]]] = []
+    chapters: list[Chapter] = []
     for name, measure in CHAPTERS.items():
         if options.only.lower() in name.lower():
             print(f"{name} …", file=sys.stderr, flush=True)
-            chapters.append((name, measure(full=options.full, uvloop=options.uvloop)))
+            neighbours = Neighbours()
+            figures = measure(full=options.full, uvloop=options.uvloop)
+            chapters.append(Chapter(name, figures, neighbours.share()))
     show(chapters)
     if options.write:
         loop = "-uvloop" if options.uvloop else ""

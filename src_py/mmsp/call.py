@@ -34,6 +34,7 @@ from .transport import Exchange, Pool, TransportError
 
 __all__ = ["Call"]
 
+_TURNS = 1000  # of the loop; a connection is gone after two or three
 _ERROR_BODY_WAIT = 5.0  # s, for the rest of an error's body
 
 
@@ -130,10 +131,16 @@ class Call:
         It does not wait for whoever ended the call to come round to `_settle`: that may be a thread that
         has a thousand calls to end.
         """
-        if self._exchange is not None and not self._exchange.gone:
-            self._settle()
-            while not self._exchange.gone:  # noqa: ASYNC110 - it is a matter of turns
+        if not self._is_gone():
+            self._settle_soon()
+            on_its_loop = self._loop is asyncio.get_running_loop()
+            for _ in range(_TURNS if on_its_loop else 0):
                 await asyncio.sleep(0)
+                if self._is_gone():
+                    break
+
+    def _is_gone(self) -> bool:
+        return self._exchange is None or self._exchange.gone
 
     # waiting
 
@@ -163,8 +170,15 @@ class Call:
         won = self._end(ending)
         if won:
             self._cut()
-            self._settle()
+            self._settle_soon()
         return won
+
+    def _settle_soon(self) -> None:
+        """Settle, at once on the call's own loop, and there in any case."""
+        if self._loop is None or self._loop is asyncio.get_running_loop():
+            self._settle()
+        else:
+            self._on_loop(self._settle)
 
     def _arm(self) -> None:
         """Have the timer fire no later than the earliest deadline."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from .errors import UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
+from .codecs.http_error import masked
+from .errors import MMSPError, UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
 from .settings import Limits, Timeouts
 from .transport import Route, TransportError
 
@@ -45,6 +46,13 @@ class Connector:
 
     def __repr__(self) -> str:
         return f"<Connector of {self.client}>"
+
+    def mask(self, error: MMSPError) -> None:
+        """Take the client's secrets out of what a provider made an error say."""
+        if self.secrets:
+            error.args = tuple(masked(each, self.secrets) for each in error.args)
+            for name, value in vars(error).items():
+                setattr(error, name, masked(value, self.secrets))
 
     def connection_error(self, failure: TransportError) -> UpstreamConnectionError:
         return UpstreamConnectionError(

@@ -46,7 +46,9 @@ class AnswerReader:
         self._draining = False
 
     def receive(self, data: bytes) -> bool:
-        """Take a piece of the body; True when it completed a frame."""
+        """Take a piece of the body; True when it completed a frame. After a failure it is dropped."""
+        if self.failure is not None:
+            return False
         if not self._sniffed:
             self._sniff(data)
         if self._whole is not None:
@@ -67,8 +69,8 @@ class AnswerReader:
         try:
             while frames and not out:
                 feed(*frames.popleft())
-        except MMSPError as error:
-            self.failure = error
+        except Exception as error:
+            self._fail(error)
             frames.clear()
         return bool(out)
 
@@ -83,13 +85,17 @@ class AnswerReader:
                 self.decoder.feed(*frame)
         except StreamProtocolError:
             pass  # half an event: what is missing is told by what did arrive
-        except MMSPError as error:
-            self.failure = error
+        except Exception as error:
+            self._fail(error)
         return bool(tail)
 
     def complete(self) -> list[Any]:
         """The wire is over: the closing items. Raises what is wrong with the answer."""
-        return self.assembler.complete(terminal=self.decoder.terminal)
+        try:
+            return self.assembler.complete(terminal=self.decoder.terminal)
+        except Exception as error:
+            self._fail(error)
+            raise self.failure or error from None
 
     def cut(self, why: str, *, readable: bool) -> MMSPError:
         """The error for an answer whose connection failed before its end."""
@@ -138,9 +144,17 @@ class AnswerReader:
     def _read_whole(self, body: bytes) -> bool:
         try:
             self.decoder.whole(body)
-        except MMSPError as error:
-            self.failure = error
+        except Exception as error:
+            self._fail(error)
         return True
+
+    def _fail(self, error: Exception) -> None:
+        """Keep an error of ours as it is; what else a provider's bytes provoked is its fault."""
+        if not isinstance(error, MMSPError):
+            error = StreamProtocolError(
+                f"The answer cannot be read: {type(error).__name__}.", client=self._client
+            )
+        self.failure = error
 
     def _too_long(self, what: str, limit: int, name: str) -> StreamProtocolError:
         return StreamProtocolError(

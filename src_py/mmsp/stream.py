@@ -17,6 +17,7 @@ waits in a buffer.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
@@ -36,7 +37,7 @@ from .types import UniEvent, UniMessage, UsageMetadata
 __all__ = ["Stream", "TextStream"]
 
 _LINGER = 2.0  # s, for the end of the body after the terminal event
-_QUIET = 10.0  # s without a frame after a finish reason, on a wire whose terminal event never comes
+_QUIET = 10.0  # s of waiting without content or usage, after a finish reason and no terminal event
 
 
 class Stream(Call, AsyncGenerator[UniEvent, None]):
@@ -79,7 +80,8 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         self._now = 0
         self._content_seen = 0
         self._content_at = 0.0
-        self._frame_at = 0.0
+        self._seen: object = None
+        self._quiet_since = 0.0
         self._terminal_at: float | None = None
 
     # what the caller sees
@@ -202,9 +204,16 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
     async def _next(self) -> UniEvent:
         if self._busy:
             raise RuntimeError("another task is reading this stream; it takes one read at a time")
+        if self._loop not in (None, asyncio.get_running_loop()) and not self._endings:
+            raise RuntimeError("this stream was begun on another event loop: read it there")
         self._busy = True
         try:
             return await self._read()
+        except (MMSPError, asyncio.CancelledError, StopAsyncIteration):
+            raise  # what a stream ends with
+        except BaseException:  # a fault of ours, or a Ctrl-C in our code: leave nothing open
+            self._stop(Ending(Outcome.FAILED))
+            raise
         finally:
             self._busy = False
 
@@ -222,7 +231,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             elif not self._receive():
                 now = self._time()
                 waited_since = waited_since or now
-                if self._wire_is_over(now):
+                if self._wire_is_over(now, waited_since):
                     self._finish()
                 else:
                     await self._wait_for_content(now, waited_since)
@@ -238,12 +247,10 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
                 await self._open(request)
         except MMSPError as error:
             self._fail(error)
-        except Exception:  # a fault of ours: leave nothing open, and let it be seen
-            self._stop(Ending(Outcome.FAILED))
-            raise
 
     def _fail(self, error: MMSPError) -> None:
         """End with `error`, which `_conclude` hands out unless a stop was first."""
+        self._connector.mask(error)
         self._stop(Ending(Outcome.FAILED, error))
 
     def _time(self) -> float:
@@ -257,8 +264,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         if not data:
             return False
         self._now = _milliseconds()
-        if self._reader.receive(data):
-            self._frame_at = self._time()
+        self._reader.receive(data)
         return True
 
     def _event(self, item: Any) -> UniEvent:
@@ -278,7 +284,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         if self._terminal_at is not None:
             await self._wait(self._terminal_at + _LINGER)
         elif self._reader.assembler.finish_reason is not None:
-            await self._wait(self._frame_at + _QUIET)
+            await self._wait(max(self._quiet_since, waited_since) + _QUIET)
         else:
             try:
                 wake_at = self._content_deadline(now, waited_since)
@@ -302,15 +308,19 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             raise self._connector.timed_out("idle")
         return due
 
-    def _wire_is_over(self, now: float) -> bool:
+    def _wire_is_over(self, now: float, waited_since: float) -> bool:
         exchange = self._exchange
         if exchange is None or exchange.ended or exchange.failure is not None:
             return True
         if self._reader.decoder.terminal:
             self._terminal_at = self._terminal_at or now
             return now >= self._terminal_at + _LINGER
-        finished = self._reader.assembler.finish_reason is not None
-        return finished and now >= self._frame_at + _QUIET
+        assembler = self._reader.assembler
+        if assembler.finish_reason is None:
+            return False
+        if (seen := (assembler.content, assembler.usage_metadata)) != self._seen:
+            self._seen, self._quiet_since = seen, now
+        return now >= max(self._quiet_since, waited_since) + _QUIET
 
     def _finish(self) -> None:
         """The wire is over: commit the turn, or say what is wrong with it."""
@@ -322,8 +332,13 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         except MMSPError as error:
             self._fail(error)
             return
+        message = cast("UniMessage", self._reader.assembler.message())
         if self._end(Ending(Outcome.FINISHED)):
-            self._record(cast("UniMessage", self._reader.assembler.message()))
+            try:
+                self._record(message)
+            finally:
+                self._let_go()
+                self._settle()
             self._out.extend(closing)
 
     def _close_answer(self) -> list[Any]:
@@ -338,8 +353,6 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         self._message = message
         if self._commit is not None:
             self._commit(message)
-        self._let_go()
-        self._settle()
         self._stop_event = {
             "role": "assistant",
             "event_type": "stop",
@@ -367,7 +380,10 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             error, ending.error = ending.error, None
             if error is not None:  # else closed meanwhile
                 self._drop()
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error, ending  # its traceback holds this frame
         raise StopAsyncIteration
 
     async def _drain(self) -> Any:

@@ -92,8 +92,9 @@ def test_the_end_of_the_interpreter_does_not_wait_for_a_name() -> None:
     program = """
 import asyncio, socket, time
 from mmsp import AutoLLMClient, AbortError
-socket.getaddrinfo = lambda *_, **__: time.sleep(6)
+socket.getaddrinfo = lambda *_, **__: time.sleep(60)
 async def main():
+    asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is no complaint
     client = AutoLLMClient("m", "a-key", "http://slow.test/v1", "openai-chat")
     question = {"role": "user", "content_items": [{"type": "text.done", "text": "hi"}]}
     stream = client.streaming_response([question])
@@ -110,10 +111,10 @@ asyncio.run(main())
         env={**os.environ, "PYTHONPATH": str(SOURCES)},
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=50,
         check=False,
     )
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 20
     assert (done.stdout, done.stderr) == ("aborted\n", "")
 
 

@@ -88,6 +88,30 @@ class Strangers(threading.Thread):
             self.hit.append(f"a stranger's file: {error}")
 
 
+class Cutter(threading.Thread):
+    """Fires signals at their time, from a thread of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: list[tuple[float, AbortSignal]] = []
+        self._enough = False
+
+    def cut(self, signal: AbortSignal, after: float) -> None:
+        self._due.append((time.monotonic() + after, signal))
+
+    def run(self) -> None:
+        while not self._enough:
+            time.sleep(0.0002)
+            now = time.monotonic()
+            for entry in [entry for entry in list(self._due) if entry[0] <= now]:
+                self._due.remove(entry)
+                entry[1].abort()
+
+    def stop(self) -> None:
+        self._enough = True
+        self.join()
+
+
 @pytest.mark.slow
 @pytest.mark.no_debug
 @pytest.mark.every_loop
@@ -95,32 +119,35 @@ class Strangers(threading.Thread):
 async def test_a_thousand_cuts_hit_nobody_else(tls: bool, tmp_path: Path) -> None:
     rng = random.Random(1)
     ends: list[str] = []
-    strangers = Strangers(tmp_path)
+    typical = 0.02  # s a call takes
+    strangers, cutter = Strangers(tmp_path), Cutter()
     with ScriptedProvider(*answers(2), tls=tls) as provider:
         client = client_of(provider, max_retries=0)
 
         async def stopped() -> None:
             signal = AbortSignal()
-            timer = threading.Timer(rng.random() * 0.004, signal.abort)
-            timer.start()
+            cutter.cut(signal, rng.random() * 1.5 * typical)
             try:
                 async for _ in client.streaming_response([QUESTION], signal=signal):
                     pass
                 ends.append("finished")
             except AbortError:
                 ends.append("aborted")
-            timer.cancel()
-            await asyncio.to_thread(timer.join)
 
         async def neighbour() -> None:
+            nonlocal typical
+            before = time.monotonic()
             assert (await ask(client))[-1] == "stop stop"  # and no retry hides a failure
+            typical += (time.monotonic() - before - typical) / 5
 
         strangers.start()
+        cutter.start()
         try:
             for _ in range(CUTS // AT_ONCE):
                 await asyncio.gather(*(stopped() for _ in range(AT_ONCE)), neighbour(), neighbour())
         finally:
             strangers.stop()
+            cutter.stop()
         assert len(ends) == CUTS
         assert min(ends.count("finished"), ends.count("aborted")) > CUTS // 20  # it was a race
         assert strangers.hit == []

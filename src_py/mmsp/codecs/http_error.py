@@ -29,7 +29,7 @@ import msgspec
 
 from ..errors import ProviderStreamError, UpstreamError
 
-__all__ = ["Complaint", "complaint", "http_error", "stream_error"]
+__all__ = ["Complaint", "complaint", "http_error", "masked", "stream_error"]
 
 Headers = Iterable[tuple[str, str]]
 
@@ -37,7 +37,7 @@ _SHOWN = 200  # characters of a body that is no error object
 _LONGEST = 4096  # characters of a provider's own message
 _MASK = "***"
 
-_RETRYABLE_STATUS = frozenset({408, 409, 429})
+_RETRYABLE_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 _RETRYABLE_WORDS = (
     "overloaded", "rate_limit", "server_error", "timeout", "unavailable", "api_error",
     "resource_exhausted", "internal",
@@ -99,9 +99,9 @@ def http_error(
     `secrets` are masked in everything the provider sent.
     """
     fields = {name.lower(): value for name, value in headers}
-    answer = _masked(_decoded(body), secrets)
+    answer = masked(_decoded(body), secrets)
     found = complaint(answer) or _bare(answer)
-    said = found.message if found else _masked(_first_part(body), secrets)
+    said = found.message if found else masked(_first_part(body), secrets)
     if 300 <= status < 400:
         said = _redirect(fields.get("location", ""))
     return UpstreamError(
@@ -129,7 +129,7 @@ def stream_error(found: Complaint, *, client: str) -> ProviderStreamError:
 
 def is_retryable(status: int) -> bool:
     """Whether an answer with this HTTP status may go better the next time."""
-    return status in _RETRYABLE_STATUS or 500 <= status < 600
+    return status in _RETRYABLE_STATUS
 
 
 # ---- the error object
@@ -188,6 +188,14 @@ def _decoded(body: bytes) -> Any:
 
 def _first_part(body: bytes) -> str:
     return " ".join(body[: 4 * _SHOWN].decode("utf-8", "replace").split())[:_SHOWN]
+
+
+def masked(value: Any, secrets: tuple[str, ...]) -> Any:
+    """`value` with every secret in its strings replaced. What is nested too deeply is left out."""
+    try:
+        return _masked(value, secrets)
+    except RecursionError:
+        return None
 
 
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:

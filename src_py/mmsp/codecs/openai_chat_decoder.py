@@ -70,6 +70,7 @@ class ChatDecoder:
         self._signed: dict[str, str] | None = None  # the last signature of `reasoning_details`
         self._block = 0  # counts what those signatures end
         self._calls: list[_Call] = []
+        self._named: dict[str, int] = {}  # calls that came without an id, by their tool's name
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
 
@@ -86,14 +87,11 @@ class ChatDecoder:
         else:
             self._read(chunk)
             if chunk.error or (chunk.choices is None and chunk.usage is None):
-                self._complain(plain(data))
+                self._complain(_plain_or_none(data))
 
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole completion, or what went wrong instead."""
-        try:
-            answer = plain(body)
-        except ValueError:
-            answer = None
+        answer = _plain_or_none(body)
         self._complain(answer)
         if not isinstance(answer, dict) or "choices" not in answer:
             raise self._unreadable("neither a stream nor a completion", body)
@@ -245,7 +243,7 @@ class ChatDecoder:
         """An id for a call that came without: its tool's name, numbered from the second on."""
         if not (name and self._dialect.names_calls):
             return ""
-        number = 1 + sum(call.name == name for call in self._calls)
+        number = self._named[name] = self._named.get(name, 0) + 1
         return name if number == 1 else f"{name}_{number}"
 
     # ---- what does not fit
@@ -319,3 +317,11 @@ def _first_part(data: bytes) -> str:
 def _is_below(host: str, domains: tuple[str, ...]) -> bool:
     name = host.rpartition(":")[0] or host
     return any(name == domain or name.endswith(f".{domain}") for domain in domains)
+
+
+def _plain_or_none(data: bytes) -> Any:
+    """The JSON as plain objects; None for what cannot be read so, however it was accepted before."""
+    try:
+        return plain(data)
+    except (ValueError, RecursionError):
+        return None

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import re
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
@@ -42,23 +42,26 @@ class Opening:
 
     async def connect(self) -> Connection:
         """The connection, open and idle. Raises `TransportError`, and closes what it made when it fails."""
-        transport, sock = await self._dial()
-        wire = transport
+        connection = await self._dial()
         try:
             if self._route.proxy is not None:
-                transport = await self._through_proxy(transport)
+                await self._through_proxy(connection)
             if self._route.scheme == "https":
-                transport = await self._start_tls(transport, self._route.host, self._context())
+                await self._start_tls(connection, self._route.host, self._context())
+            self._open_transport(connection)  # it may be lost between two steps, which nobody tells
         except BaseException:
-            transport.abort()
+            connection.abandon()
             raise
-        connection = Connection(self._pool, self._route, sock, wire)
-        transport.set_protocol(connection)
-        connection.connection_made(transport)
         self._pool.register(connection)
         return connection
 
-    async def _dial(self) -> tuple[asyncio.Transport, GuardedSocket]:
+    def _open_transport(self, connection: Connection) -> asyncio.Transport:
+        transport = connection.transport
+        if transport is None or connection.is_lost or transport.is_closing():
+            raise TransportError(self._exchange.phase, f"{describe(None)} at once")
+        return transport
+
+    async def _dial(self) -> Connection:
         host, port = self._route.first_hop
         self._exchange.phase = "resolve"
         try:
@@ -79,8 +82,9 @@ class Opening:
             raise TransportError(
                 "connect", f"connecting to {host}:{port} failed: {describe(error)}"
             ) from None
+        connection = Connection(self._pool, self._route, cast("GuardedSocket", sock))
         try:
-            transport, _ = await self._loop.create_connection(asyncio.Protocol, sock=sock)
+            await self._loop.create_connection(lambda: connection, sock=sock)
         except BaseException as error:
             sock.close()
             if isinstance(error, OSError):
@@ -88,19 +92,17 @@ class Opening:
                     "connect", f"connecting to {host}:{port} failed: {describe(error)}"
                 ) from None
             raise
-        return transport, sock  # type: ignore[return-value]  # the factory's own kind
+        return connection
 
     def _context(self) -> ssl.SSLContext:
         return self._route.ssl_context or default_context()
 
-    async def _start_tls(
-        self, transport: asyncio.Transport, host: str, context: ssl.SSLContext
-    ) -> asyncio.Transport:
+    async def _start_tls(self, connection: Connection, host: str, context: ssl.SSLContext) -> None:
         self._exchange.phase = "tls"
         try:
             secure = await self._loop.start_tls(
-                transport,
-                asyncio.Protocol(),
+                self._open_transport(connection),
+                connection,
                 context,
                 server_hostname=host,
                 ssl_handshake_timeout=_NEVER,
@@ -120,19 +122,19 @@ class Opening:
             raise TransportError(
                 "tls", f"the TLS handshake with {host} failed: the connection is gone"
             )
-        return secure
+        connection.transport = secure
 
-    async def _through_proxy(self, transport: asyncio.Transport) -> asyncio.Transport:
+    async def _through_proxy(self, connection: Connection) -> None:
         proxy = urlsplit(self._route.proxy or "")
         if proxy.scheme == "https":
-            transport = await self._start_tls(transport, proxy.hostname or "", default_context())
+            await self._start_tls(connection, proxy.hostname or "", default_context())
         self._exchange.phase = "proxy"
         if self._route.scheme == "https":
+            transport = self._open_transport(connection)
             tunnel = _Tunnel(self._loop.create_future())
             transport.set_protocol(tunnel)
             transport.write(self._connect_request())
             await tunnel.opened
-        return transport
 
     def _connect_request(self) -> bytes:
         target = self._route.authority(with_port=True)

@@ -31,15 +31,14 @@ _CLOSED = "the far side closed the connection"
 
 
 class Connection(asyncio.Protocol):
-    """`transport` is set by whoever connects it; `exchange` while it serves one."""
+    """`transport` is the uppermost, TLS if there is any; `exchange` is there while it serves one."""
 
-    def __init__(
-        self, pool: Pool, route: Route, sock: GuardedSocket, wire: asyncio.Transport
-    ) -> None:
+    def __init__(self, pool: Pool, route: Route, sock: GuardedSocket) -> None:
         self.pool = pool
         self.route = route
         self.sock = sock
-        self.wire: asyncio.Transport | None = wire  # the TCP one, below TLS
+        self.wire: asyncio.Transport | None = None  # the TCP one, below TLS
+        self.is_lost = False
         self.exchange: Exchange | None = None
         self.transport: asyncio.Transport | None = None
         self.expiry: asyncio.TimerHandle | None = None
@@ -100,7 +99,8 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
+        # uvloop's are no subclass of asyncio's
+        self.transport = self.wire = cast("asyncio.Transport", transport)
 
     def pause_writing(self) -> None:
         self.is_blocked = True
@@ -140,6 +140,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         exchange, self.exchange = self.exchange, None
         self.transport = self.wire = None
+        self.is_lost = True
         self.pool.forget(self)
         if exchange is not None:
             exchange.fail_lost(exc)  # unless it has ended or failed already

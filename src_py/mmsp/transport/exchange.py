@@ -224,8 +224,11 @@ class Exchange:
         self.wake()
 
     def _serve(self, connection: Connection) -> None:
-        self._connection = connection
         self.phase = "head"
+        if connection.is_lost:  # in the very turn that handed it over
+            self.fail_lost(None)
+            return
+        self._connection = connection
         if self.is_cut:
             connection.exchange = self
             connection.abandon()

@@ -7,6 +7,7 @@ exchange. The lock is re-entrant because a signal handler may run inside any of 
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -23,6 +24,7 @@ class GuardedSocket(socket.socket):
         super().__init__(family, kind, proto)
         self._guard = threading.RLock()
         self._owner: object | None = owner
+        self._process = os.getpid()  # a forked child shares the connection, and may not end it
         self.setblocking(False)
         # an answer may be silent for minutes: keep middleboxes from forgetting the connection
         self.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -34,7 +36,7 @@ class GuardedSocket(socket.socket):
         unless `owner` still owns the socket.
         """
         with self._guard:
-            if self._owner is not owner or self.fileno() == -1:
+            if self._owner is not owner or self.fileno() == -1 or self._process != os.getpid():
                 return
             try:
                 self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -26,6 +27,7 @@ from .proxies import Proxies
 
 __all__ = ["Pool", "Route"]
 
+_TURNS = 1000  # of the loop
 _KEEP_IDLE = 15.0  # s
 _PORTS = {"http": 80, "https": 443}
 _USER_AGENT = "mmsp"
@@ -155,12 +157,12 @@ class Pool:
         if lookup is None:
             lookup = self._lookups[host, port] = self.loop.create_future()
             lookup.add_done_callback(lambda done: self._lookups.pop((host, port), done).exception())
-            threading.Thread(
-                target=_look_up,
-                args=(self.loop, lookup, host, port),
-                name="mmsp-resolve",
-                daemon=True,
-            ).start()
+            work = (self.loop, lookup, host, port)
+            thread = threading.Thread(target=_look_up, args=work, name="mmsp-resolve", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no more threads to be had
+                _deliver(lookup, OSError(str(error)))
         return await asyncio.shield(lookup)
 
     async def _hold(self) -> AsyncGenerator[None, None]:
@@ -171,7 +173,9 @@ class Pool:
 
     async def _close(self) -> None:
         _pools.pop(self.loop, None)
-        while self._live:  # each says connection_lost within a few turns
+        for _ in range(_TURNS):  # each says connection_lost within two or three
+            if not self._live:
+                break
             for connection in list(self._live):
                 connection.abandon()
             await asyncio.sleep(0)
@@ -203,6 +207,9 @@ def _bury(is_dead: Callable[[asyncio.AbstractEventLoop], bool]) -> None:
 
 
 atexit.register(_bury, lambda loop: not loop.is_running())
+if hasattr(os, "register_at_fork"):
+    # a child shares its parent's sockets and its loop's epoll: it must not close through them
+    os.register_at_fork(after_in_child=_pools.clear)
 
 
 def _look_up(

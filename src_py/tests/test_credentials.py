@@ -1,0 +1,211 @@
+"""Which key goes where: the table of `mmsp.credentials`, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from mmsp import ApiKeyRequiredError, AutoLLMClient
+from mmsp.credentials import resolve_credentials, same_endpoint
+from mmsp.dialects.endpoint import Endpoint, bearer
+from mmsp.registry import CLIENTS
+from mmsp.testing import ScriptedProvider
+from tests.asking import complete
+from tests.calling import ask
+
+DEFAULT = "https://api.vendor.test/v1"
+VENDOR = Endpoint(DEFAULT, "VENDOR_API_KEY", "VENDOR_BASE_URL")
+OPEN = Endpoint(
+    "http://127.0.0.1:8000/v1",
+    "OPEN_API_KEY",
+    "OPEN_BASE_URL",
+    open_server=True,
+    placeholder_key="EMPTY",
+)
+KEYLESS = Endpoint("http://127.0.0.1:1/v1", "BARE_API_KEY", "BARE_BASE_URL", open_server=True)
+ELSEWHERE = "https://elsewhere.test/v1"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for endpoint in (VENDOR, OPEN, KEYLESS, *(entry.load().endpoint for entry in CLIENTS.values())):
+        monkeypatch.delenv(endpoint.key_variable, raising=False)
+        monkeypatch.delenv(endpoint.url_variable, raising=False)
+    return monkeypatch
+
+
+def resolve(endpoint: Endpoint, key: str | None, url: str | None) -> tuple[str, str]:
+    return resolve_credentials(endpoint, key, url, client="SomeClient", client_type="some-type")
+
+
+NOTHING = [None, ""]
+
+
+# the rows of an ordinary client
+
+
+def test_a_given_key_and_url_are_used(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("VENDOR_API_KEY", "env-key")
+    environment.setenv("VENDOR_BASE_URL", "https://env.test")
+    assert resolve(VENDOR, "mine", ELSEWHERE) == ("mine", ELSEWHERE)
+
+
+@pytest.mark.parametrize("url", [*NOTHING, "  "])
+def test_a_given_key_alone_goes_to_the_environments_url_or_the_default(
+    url: str | None, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("VENDOR_API_KEY", "env-key")
+    assert resolve(VENDOR, "mine", url) == ("mine", DEFAULT)
+    environment.setenv("VENDOR_BASE_URL", " https://env.test ")
+    assert resolve(VENDOR, "mine", url) == ("mine", "https://env.test")
+    environment.setenv("VENDOR_BASE_URL", "")
+    assert resolve(VENDOR, "mine", url) == ("mine", DEFAULT)
+
+
+@pytest.mark.parametrize("key", NOTHING)
+@pytest.mark.parametrize("url", NOTHING)
+def test_nothing_given_is_all_from_the_environment(
+    key: str | None, url: str | None, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("VENDOR_API_KEY", "env-key")
+    assert resolve(VENDOR, key, url) == ("env-key", DEFAULT)
+    environment.setenv("VENDOR_BASE_URL", "https://env.test")
+    assert resolve(VENDOR, key, url) == ("env-key", "https://env.test")
+
+
+@pytest.mark.parametrize("key", NOTHING)
+@pytest.mark.parametrize(
+    "url", [DEFAULT, f"{DEFAULT}//", f"  {DEFAULT} ", "HTTPS://API.Vendor.TEST/v1/"]
+)
+def test_the_default_url_written_out_takes_the_environments_key(
+    key: str | None, url: str, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("VENDOR_API_KEY", "env-key")
+    environment.setenv("VENDOR_BASE_URL", "https://env.test")
+    assert resolve(VENDOR, key, url) == ("env-key", url.strip())
+
+
+@pytest.mark.parametrize("key", NOTHING)
+@pytest.mark.parametrize(
+    "url",
+    [
+        ELSEWHERE,
+        "http://api.vendor.test/v1",
+        "https://api.vendor.test:8443/v1",
+        "https://api.vendor.test",
+        "https://api.vendor.test/v1/more",
+        "https://api.vendor.test/V1",
+        f"{DEFAULT}?x=1",
+        f"{DEFAULT}#x",
+        "https://api.vendor.test.evil.test/v1",
+        "https://api.vendor.test@evil.test/v1",
+        "https://env.test",
+        "api.vendor.test/v1",
+    ],
+)
+def test_the_environments_key_goes_to_no_other_url(
+    key: str | None, url: str, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("VENDOR_API_KEY", "env-key")
+    environment.setenv("VENDOR_BASE_URL", "https://env.test")
+    with pytest.raises(ApiKeyRequiredError) as caught:
+        resolve(VENDOR, key, url)
+    error = caught.value
+    assert (error.client, error.client_type) == ("SomeClient", "some-type")
+    assert (error.api_key_env, error.base_url_env) == ("VENDOR_API_KEY", "VENDOR_BASE_URL")
+    assert error.base_url == url
+    assert "env-key" not in str(error)
+    assert "VENDOR_API_KEY" in str(error)
+
+
+@pytest.mark.parametrize("url", [None, DEFAULT])
+@pytest.mark.parametrize("found", [None, ""])
+def test_no_key_at_all_is_told(
+    url: str | None, found: str | None, environment: pytest.MonkeyPatch
+) -> None:
+    if found is not None:
+        environment.setenv("VENDOR_API_KEY", found)
+    with pytest.raises(ApiKeyRequiredError) as caught:
+        resolve(VENDOR, None, url)
+    assert caught.value.base_url is None
+    assert "VENDOR_API_KEY" in str(caught.value)
+
+
+# the rows of an open server
+
+
+def test_an_open_servers_key_variable_is_not_read_for_a_url_that_is_given(
+    environment: pytest.MonkeyPatch,
+) -> None:
+    environment.setenv("OPEN_API_KEY", "env-key")
+    environment.setenv("BARE_API_KEY", "env-key")
+    for url in (ELSEWHERE, OPEN.default_url):
+        assert resolve(OPEN, None, url) == ("EMPTY", url)
+        assert resolve(KEYLESS, "", url) == ("", url)
+        assert resolve(OPEN, "mine", url) == ("mine", url)
+
+
+def test_an_open_server_takes_a_call_without_a_key(environment: pytest.MonkeyPatch) -> None:
+    assert resolve(OPEN, None, None) == ("EMPTY", OPEN.default_url)
+    assert resolve(KEYLESS, None, None) == ("", KEYLESS.default_url)
+    environment.setenv("OPEN_API_KEY", "env-key")
+    environment.setenv("OPEN_BASE_URL", "http://env.test")
+    assert resolve(OPEN, None, None) == ("env-key", "http://env.test")
+
+
+def test_no_key_is_no_authorization() -> None:
+    assert bearer("") == ()
+    assert bearer("k") == (("Authorization", "Bearer k"),)
+
+
+# equality of endpoints
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("https://a.test", "https://A.TEST/", True),
+        ("https://a.test/v1", "https://a.test/v1///", True),
+        ("https://a.test:443", "https://a.test", False),
+        ("https://a.test/v1?q=1", "https://a.test/v1?q=1", True),
+        ("https://a.test/v1?q=1", "https://a.test/v1?Q=1", False),
+        ("https://a.test/v1#f", "https://a.test/v1", False),
+        ("a.test", "a.test", False),
+        ("", "", False),
+        (" https://a.test ", "https://a.test", True),
+    ],
+)
+def test_when_two_endpoints_are_the_same(one: str, other: str, same: bool) -> None:
+    assert same_endpoint(one, other) is same
+    assert same_endpoint(other, one) is same
+
+
+# every client
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+def test_every_client_keeps_the_environments_key_to_itself(
+    client_type: str, environment: pytest.MonkeyPatch
+) -> None:
+    endpoint = CLIENTS[client_type].load().endpoint
+    environment.setenv(endpoint.key_variable, "env-key")
+    if endpoint.open_server:
+        client = AutoLLMClient("m", base_url=ELSEWHERE, client_type=client_type)
+        assert "env-key" not in repr(client._client._target.headers)
+        return
+    with pytest.raises(ApiKeyRequiredError) as caught:
+        AutoLLMClient("m", base_url=ELSEWHERE, client_type=client_type)
+    assert caught.value.client_type == client_type
+    assert caught.value.client == CLIENTS[client_type].class_name
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_every_client_shows_the_environments_key_to_the_environments_url(
+    client_type: str, environment: pytest.MonkeyPatch
+) -> None:
+    endpoint = CLIENTS[client_type].load().endpoint
+    with ScriptedProvider(complete()) as provider:
+        environment.setenv(endpoint.key_variable, "env-key")
+        environment.setenv(endpoint.url_variable, provider.base_url)
+        await ask(AutoLLMClient("m", client_type=client_type))
+        (request,) = provider.requests
+        assert any("env-key" in value for _, value in request.headers)
