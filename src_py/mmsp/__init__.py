@@ -43,7 +43,7 @@ _HOMES = {
         "UpstreamTimeoutError",
     ),
     "settings": ("Limits", "Timeouts"),
-    "stream": ("Stream",),
+    "stream": ("Stream", "TextStream"),
     "types": ("UniConfig", "UniEvent", "UniMessage", "UsageMetadata"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .settings import Limits as Limits
     from .settings import Timeouts as Timeouts
     from .stream import Stream as Stream
+    from .stream import TextStream as TextStream
     from .types import UniConfig as UniConfig
     from .types import UniEvent as UniEvent
     from .types import UniMessage as UniMessage
@@ -90,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME_OF])
+    return sorted({*__all__, "__version__"})

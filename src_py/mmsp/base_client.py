@@ -119,7 +119,7 @@ class LLMClient:
         `ConcurrentCallError` while this one runs; an abort or close frees the client at once.
         """
         mine = self._copy_in([message])
-        settings = config or {}
+        settings: UniConfig = copy(config or {})
         self._encode(mine, settings)
 
         def prepare(stream: Stream) -> HttpRequest:

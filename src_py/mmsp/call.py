@@ -218,6 +218,8 @@ class Call:
         self._loop = asyncio.get_running_loop()
         if self._signal is not None:
             self._signal._listen(self)
+            if self._endings:  # a stop that came meanwhile has nothing more to forget
+                self._signal._forget(self)
         if self._connector.timeouts.total is not None:
             self._total_at = self._loop.time() + self._connector.timeouts.total
             self._arm()
@@ -253,7 +255,9 @@ class Call:
             elif failure is None:
                 await self._wait(self._check(exchange, connect_by))
             elif exchange.reused and not exchange.answered:
-                exchange = self._begin(request, fresh=True)  # a kept connection that had died
+                # a kept connection that had died: another in its place, with a time of its own
+                exchange = self._begin(request, fresh=True)
+                connect_by = _after(self._loop, self._connector.timeouts.connect)
             else:
                 raise self._connector.connection_error(failure)
         return None

@@ -1,6 +1,6 @@
 """What can go wrong, one class per party at fault, details as attributes.
 
-    MMSPError(ValueError)
+    MMSPError(ValueError)                all but RoutingError have `client`, a class name
     ├── the caller's request, before anything is sent
     │   ├── RoutingError                 no client for this model or client type
     │   ├── ApiKeyRequiredError          no key, or a key that may not go to this endpoint
@@ -69,6 +69,15 @@ def preview(text: str) -> str:
     return f"{text[:_PREVIEW_END]}…[{left_out} characters truncated]…{text[-_PREVIEW_END:]}"
 
 
+def _rebuild(kind: type[MMSPError], args: tuple[Any, ...], fields: dict[str, Any]) -> MMSPError:
+    """Copying and pickling: an error again, without its constructor's checks."""
+    new = OSError.__new__ if issubclass(kind, OSError) else kind.__new__  # whose layout it has
+    error: MMSPError = new(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
 class MMSPError(ValueError):
     """Base of all errors of this package; never raised itself.
 
@@ -76,6 +85,9 @@ class MMSPError(ValueError):
     """
 
     retryable: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class RoutingError(MMSPError):
@@ -289,7 +301,7 @@ class StreamProtocolError(ClientError):
 
 
 class UnknownEventError(ClientError):
-    """An event that nobody knows; only with `MMSP_DEBUG` set. `event` is a preview of it."""
+    """An event that nobody knows, on wires that are read strictly. `event` is a preview of it."""
 
     def __init__(self, message: str, *, client: str, event: str) -> None:
         super().__init__(message, client=client)

@@ -119,11 +119,14 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         return TextStream(self)
 
     async def message(self) -> UniMessage:
-        """Read to the end and return the assistant's whole message; raises what the stream raises."""
+        """Read to the end and return the assistant's whole message.
+
+        Raises what the stream raises, and `RuntimeError` when it was closed or had ended otherwise.
+        """
         async for _ in self:
             pass
         if self._message is None:
-            raise RuntimeError("the stream was ended before its message was whole")
+            raise RuntimeError(f"the stream was {self.outcome} before its message was whole")
         return self._message
 
     def partial_message(self, *, tool_calls: bool = False) -> UniMessage | None:
@@ -165,13 +168,9 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
     async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> NoReturn:
         """Close the stream and raise what was given."""
         await self.aclose()
-        error = (
-            typ
-            if isinstance(typ, BaseException)
-            else val
-            if isinstance(val, BaseException)
-            else typ()
-        )
+        error = val if isinstance(val, BaseException) else typ
+        if isinstance(error, type):
+            error = error()
         raise error if tb is None else error.with_traceback(tb)
 
     async def aclose(self) -> None:
@@ -397,6 +396,8 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
                 return self._out.popleft()
             if not last_look:
                 await self._gone()  # lets out what waits inside asyncio
+                if self._endings["ending"].error is None:
+                    return None  # closed meanwhile
         return None
 
     def _drop(self) -> None:

@@ -169,7 +169,7 @@ class UsageMetadata(TypedDict):
 
 
 class UniMessage(TypedDict):
-    """`created_at` is in unix milliseconds; the three last fields stand on assistant messages."""
+    """`created_at` is in unix milliseconds; usage and finish reason stand on assistant messages."""
 
     role: Literal["user", "assistant"]
     content_items: list[ContentItem]

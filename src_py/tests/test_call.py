@@ -70,7 +70,6 @@ async def test_a_lasting_refusal_is_not_tried_again(status: int, waits: list[flo
         assert (len(provider.requests), waits) == (1, [])
 
 
-@pytest.mark.xfail(reason="every 5xx counts as passing, not only those of the policy")
 @pytest.mark.parametrize("status", [501, 505, 511])
 async def test_a_refusal_to_ever_do_it_is_not_tried_again(status: int, waits: list[float]) -> None:
     with ScriptedProvider(refusal(status), complete()) as provider:

@@ -18,6 +18,7 @@ import pytest
 
 from mmsp import AbortError, AutoLLMClient, Timeouts, UpstreamConnectionError, UpstreamTimeoutError
 from mmsp.testing import Answer, ScriptedProvider, say, tls
+from mmsp.transport import Exchange
 from mmsp.transport import tls as transport_tls
 from tests.asking import QUESTION, client_of, complete, events_of
 from tests.calling import ask, failure_of
@@ -264,6 +265,36 @@ async def test_a_server_that_closes_right_after_the_handshake_is_no_riddle() -> 
         error, _ = await asyncio.wait_for(failure_of(client), 2)
         assert isinstance(error, UpstreamConnectionError)
         assert error.phase in ("tls", "head")
+    server.close()
+
+
+@pytest.mark.every_loop
+@pytest.mark.parametrize("abort", [False, True], ids=["by the server", "by an abort"])
+async def test_a_connection_that_ends_before_it_is_handed_over_is_no_riddle(
+    abort: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Exchange._opened
+
+    def late(exchange: Exchange, task: asyncio.Task[Any]) -> None:
+        asyncio.get_running_loop().call_later(0.1, opened, exchange, task)
+
+    monkeypatch.setattr(Exchange, "_opened", late)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if abort:
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    stream = client_at(url, max_retries=0).streaming_response([QUESTION])
+    if abort:
+        asyncio.get_running_loop().call_later(0.05, stream.abort)
+    before = time.monotonic()
+    with pytest.raises((AbortError, UpstreamConnectionError)) as caught:
+        await asyncio.wait_for(stream.__anext__(), 2)
+    assert isinstance(caught.value, AbortError) == abort
+    assert time.monotonic() - before < 1
     server.close()
 
 

@@ -66,10 +66,7 @@ async def test_the_callers_headers_win() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("kept", [True, False], ids=["whole", "stalled"])
-async def test_a_redirect_is_an_error_that_names_its_host(
-    status: int, kept: bool, tls: bool
-) -> None:
+async def test_a_redirect_is_an_error_that_names_its_host(status: int, tls: bool) -> None:
     with ScriptedProvider(complete(), tls=tls) as second:
         headers = {"location": f"{second.base_url.replace('127.0.0.1', 'localhost')}?key=secret"}
         answer = Answer(status=status, headers=headers)

@@ -108,7 +108,6 @@ async def test_a_key_that_a_refusal_echoes_is_masked(answer: Answer) -> None:
         assert provider.requests[0].header("authorization") == f"Bearer {KEY}"
 
 
-@pytest.mark.xfail(reason="what comes inside a 200 answer is not masked")
 @pytest.mark.parametrize(
     "answer",
     [

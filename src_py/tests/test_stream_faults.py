@@ -17,9 +17,11 @@ from mmsp import (
     ProviderStreamError,
     StreamProtocolError,
     Timeouts,
+    UniConfig,
     UpstreamConnectionError,
     UpstreamError,
 )
+from mmsp.ending import Claim
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, pause, say, stall
 from tests.asking import QUESTION, client_of, complete, shown
 
@@ -187,6 +189,36 @@ def test_a_stream_closed_on_another_loop_closes_and_does_not_spin() -> None:
             first.run_until_complete(asyncio.sleep(0.01))
             first.run_until_complete(first.shutdown_asyncgens())
             first.close()
+
+
+async def test_a_stop_that_lands_while_the_claim_is_taken_frees_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedProvider(complete()) as provider:
+        client = client_of(provider)
+        stream = client.streaming_response_stateful(QUESTION)
+        take = Claim.take
+
+        def take_and_be_stopped(self: Claim) -> bool:
+            taken = take(self)
+            stream.abort("now")
+            return taken
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Claim, "take", take_and_be_stopped)
+            with pytest.raises(AbortError):
+                await anext(stream)
+        client.clear_history()
+        await client.streaming_response_stateful(QUESTION).message()
+
+
+async def test_a_stateful_call_keeps_the_config_it_was_given() -> None:
+    with ScriptedProvider(complete()) as provider:
+        config: UniConfig = {"max_tokens": 5}
+        stream = client_of(provider).streaming_response_stateful(QUESTION, config)
+        config["max_tokens"] = 9
+        await stream.message()
+        assert provider.requests[0].json()["max_completion_tokens"] == 5
 
 
 FORKING = """

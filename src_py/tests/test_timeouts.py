@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mmsp import AbortSignal, AutoLLMClient, Timeouts, UpstreamTimeoutError
+from mmsp import AbortSignal, AutoLLMClient, Limits, Timeouts, UpstreamTimeoutError
 from mmsp.call import Call
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, drip, pause, say, stall
 from tests.asking import QUESTION, client_of, complete, events_of, shown
@@ -243,6 +243,12 @@ async def test_an_abort_before_a_time_out_wins(tls: bool) -> None:
 def test_a_time_out_is_a_number_above_zero(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be a number above 0"):
         Timeouts(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "1", True, None])
+def test_a_limit_is_a_number_above_zero(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="head_bytes must be a number"):
+        Limits(head_bytes=wrong)
 
 
 async def test_no_time_out_is_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def http_error(
     fields = {name.lower(): value for name, value in headers}
     answer = masked(_decoded(body), secrets)
     found = complaint(answer) or _bare(answer)
-    said = found.message if found else masked(_first_part(body), secrets)
+    said = found.message if found else _first_part(body, secrets)
     if 300 <= status < 400:
         said = _redirect(fields.get("location", ""))
     return UpstreamError(
@@ -186,8 +186,9 @@ def _decoded(body: bytes) -> Any:
         return None
 
 
-def _first_part(body: bytes) -> str:
-    return " ".join(body[: 4 * _SHOWN].decode("utf-8", "replace").split())[:_SHOWN]
+def _first_part(body: bytes, secrets: tuple[str, ...]) -> str:
+    text = " ".join(body.decode("utf-8", "replace").split())
+    return str(masked(text, secrets))[:_SHOWN]  # masked first: a cut key would show its beginning
 
 
 def masked(value: Any, secrets: tuple[str, ...]) -> Any:

@@ -32,7 +32,7 @@ _HIGH_WATER = 64 * 1024
 
 
 class Exchange:
-    """One request (`payload` is its bytes as HTTP sends them) on its way over `route`.
+    """One request on its way over `route`.
 
     The answer so far: `status` (0 before the head), `headers` (lower-case names), the body through
     `take`, then `ended` or `failure`. `waiter` is a future that is resolved when any of it changes.
