@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import subprocess
 import sys
 import threading
@@ -258,6 +259,14 @@ def test_a_forked_child_ends_nothing_of_its_parents() -> None:
         env={"PYTHONPATH": ":".join(each for each in sys.path if each)},
     )
     assert done.stdout.strip() == "well", done.stderr
+
+
+async def test_gzip_in_several_members_is_read_to_its_end() -> None:
+    members = [gzip.compress(each) for each in chat.answer("All is well")]
+    answer = Answer(say(members), headers={"content-encoding": "gzip"})
+    with ScriptedProvider(answer) as provider:
+        message = await client_of(provider).streaming_response([QUESTION]).message()
+    assert message["content_items"] == [{"type": "text.done", "text": "All is well"}]
 
 
 async def test_an_unreadable_answer_is_a_protocol_error() -> None:

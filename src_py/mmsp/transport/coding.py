@@ -48,7 +48,11 @@ class Inflater:
             raise TransportError(
                 "body", f"the answer's encoding is broken: {error}", retryable=False
             ) from None
-        self.pending = b"" if self._decoder.eof else self._decoder.unconsumed_tail
+        self.pending = self._decoder.unconsumed_tail
+        if self._decoder.eof:
+            self.pending = self._decoder.unused_data
+            if self.pending:  # gzip may come in several members
+                self._decoder = zlib.decompressobj(_BY_HEADER)
         return piece
 
     @property

@@ -122,6 +122,10 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._fail("the server switched to another protocol")
         except httptools.HttpParserError as error:
+            cause = error.__context__
+            if cause is not None and not isinstance(cause, Exception):  # a Ctrl-C inside a callback
+                self._fail("interrupted")
+                raise cause from None
             if not self._complete:
                 self._fail(f"the answer is not HTTP: {error}")
             self._reusable = False
@@ -159,6 +163,8 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if status < 100:
+            self._fail(f"the answer is not HTTP: status {status}")
         if status < 200 or self.exchange is None or self._complete:
             return
         self._bound(sum(len(name) + len(value) + 4 for name, value in self._headers))
