@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
+import socket
 import ssl
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
@@ -51,6 +53,7 @@ class Opening:
             self._open_transport(connection)  # it may be lost between two steps, which nobody tells
         except BaseException:
             connection.abandon()
+            connection.close_own()  # a handshake that fails tells no connection_lost
             raise
         self._pool.register(connection)
         return connection
@@ -83,9 +86,16 @@ class Opening:
                 "connect", f"connecting to {host}:{port} failed: {describe(error)}"
             ) from None
         connection = Connection(self._pool, self._route, cast("GuardedSocket", sock))
+        given = sock
+        if not isinstance(self._loop, asyncio.BaseEventLoop):
+            # uvloop closes the number, not the socket: it gets one of its own, and ours stays guarded
+            given = socket.socket(sock.family, sock.type, sock.proto, os.dup(sock.fileno()))
+            given.setblocking(False)
+            connection.has_own_socket = True
         try:
-            await self._loop.create_connection(lambda: connection, sock=sock)
+            await self._loop.create_connection(lambda: connection, sock=given)
         except BaseException as error:
+            given.close()
             sock.close()
             if isinstance(error, OSError):
                 raise TransportError(

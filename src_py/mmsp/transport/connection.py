@@ -44,6 +44,7 @@ class Connection(asyncio.Protocol):
         self.expiry: asyncio.TimerHandle | None = None
         self._parser = httptools.HttpResponseParser(self)
         self.is_blocked = False
+        self.has_own_socket = False
         self._paused = False
         self._complete = False
         self._reusable = True
@@ -96,6 +97,11 @@ class Connection(asyncio.Protocol):
             self.exchange.waiter = None
         self.abandon()
 
+    def close_own(self) -> None:
+        """Close our socket where the loop has one of its own."""
+        if self.has_own_socket:
+            self.sock.close()
+
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -145,6 +151,7 @@ class Connection(asyncio.Protocol):
         exchange, self.exchange = self.exchange, None
         self.transport = self.wire = None
         self.is_lost = True
+        self.close_own()
         self.pool.forget(self)
         if exchange is not None:
             exchange.fail_lost(exc)  # unless it has ended or failed already
