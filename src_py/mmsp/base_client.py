@@ -21,6 +21,7 @@ from .dialects.endpoint import Endpoint
 from .ending import Claim
 from .errors import ConcurrentCallError, InvalidMessageError
 from .grammar import Assembler
+from .plain import copied
 from .request import HttpRequest, Target
 from .settings import Limits, Timeouts
 from .stream import Stream
@@ -119,7 +120,7 @@ class LLMClient:
         `ConcurrentCallError` while this one runs; an abort or close frees the client at once.
         """
         mine = self._copy_in([message])
-        settings: UniConfig = copy(config or {})
+        settings: UniConfig = copied(config or {})
         self._encode(mine, settings)
 
         def prepare(stream: Stream) -> HttpRequest:
@@ -128,7 +129,7 @@ class LLMClient:
             return self._encode([*self._history, *mine], settings)
 
         def commit(answer: UniMessage) -> None:
-            self._history += [*mine, copy(answer)]
+            self._history += [*mine, copied(answer)]
 
         return self._stream(signal, prepare, commit)
 
@@ -136,7 +137,7 @@ class LLMClient:
 
     def get_history(self) -> list[UniMessage]:
         """A copy of the conversation so far."""
-        history: list[UniMessage] = copy(self._history)
+        history: list[UniMessage] = copied(self._history)
         return history
 
     def set_history(self, messages: Sequence[UniMessage]) -> None:
@@ -180,7 +181,7 @@ class LLMClient:
 
     def _copy_in(self, messages: Sequence[UniMessage]) -> list[UniMessage]:
         now = time.time_ns() // 1_000_000
-        copies: list[UniMessage] = copy(list(messages))
+        copies: list[UniMessage] = copied(list(messages))
         for index, message in enumerate(copies):
             if not message.get("content_items"):
                 raise InvalidMessageError(
@@ -211,15 +212,6 @@ class LLMClient:
         )
         self._streams.add(stream)
         return stream
-
-
-def copy(value: Any) -> Any:
-    """A copy of plain data: containers are copied, strings and bytes shared."""
-    if isinstance(value, Mapping):
-        return {key: copy(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [copy(each) for each in value]
-    return value
 
 
 def _route(proxies: Proxies, ssl_context: ssl.SSLContext | None, url: str) -> Route:

@@ -32,7 +32,7 @@ from .errors import UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
 from .request import HttpRequest
 from .transport import Exchange, Pool, TransportError
 
-__all__ = ["Call"]
+__all__ = ["Call", "leave"]
 
 _TURNS = 1000  # of the loop; a connection is gone after two or three
 _ERROR_BODY_WAIT = 5.0  # s, for the rest of an error's body
@@ -113,11 +113,8 @@ class Call:
 
     def _settle(self) -> None:
         """On the loop, after the end: leave nothing behind and wake whoever reads."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._exchange is not None:
-            self._exchange.abandon()
+        leave(self._exchange, self._timer)
+        self._timer = None
         self._wake()
 
     def _wake(self) -> None:
@@ -329,6 +326,14 @@ class Call:
         until = self._loop.time() + seconds
         while not self._endings and self._loop.time() < until:
             await self._wait(until)
+
+
+def leave(exchange: Exchange | None, timer: asyncio.TimerHandle | None) -> None:
+    """On the loop: leave nothing of a call behind, which itself may be gone already."""
+    if timer is not None:
+        timer.cancel()
+    if exchange is not None:
+        exchange.abandon()
 
 
 def _after(loop: asyncio.AbstractEventLoop, seconds: float | None) -> float | None:

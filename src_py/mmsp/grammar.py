@@ -45,6 +45,8 @@ from .errors import (
     UnknownEventError,
     preview,
 )
+from .partial import is_picture, kept_of
+from .plain import copied
 from .types import FinishReason, UsageMetadata
 
 __all__ = ["KINDS", "Assembler", "Kind"]
@@ -404,25 +406,13 @@ class Assembler:
         return self._message(self._done, self.finish_reason)
 
     def partial(self, *, tool_calls: bool = False) -> Item | None:
-        """The assistant message of what has arrived, fit to be sent back; None if nothing is kept.
-
-        Text that is not blank, pictures, and signed thinking directly before something kept: a
-        provider refuses a thought that has lost what it led to. Finished calls on request.
-        """
+        """The assistant message of what has arrived, fit to be sent back; None if nothing is kept."""
         items = list(self._done)
         group = self._group
         if group is not None and group.kind is not _TOOL_CALL:
             items.append(group.done())
-        kept: list[Item] = []
-        led_to_kept = False
-        for item in reversed(items):
-            verdict = _verdict(item, tool_calls, led_to_kept)
-            if verdict is None:
-                continue
-            led_to_kept = verdict
-            if verdict:
-                kept.append(item)
-        return self._message(kept[::-1], "unknown") if kept else None
+        kept = kept_of(items, tool_calls=tool_calls)
+        return self._message(kept, "unknown") if kept else None
 
     # ---- the interpreter
 
@@ -438,7 +428,7 @@ class Assembler:
         elif group is not None and _continues(group, kind, first):
             item = group.delta(piece)
             if fidelity and self._mark(group, fidelity):
-                item["fidelity"] = _copied(group.fidelity)
+                item["fidelity"] = copied(group.fidelity)
             self._write(piece)
             self._send(item)
         else:
@@ -473,7 +463,7 @@ class Assembler:
         self._call = group.id if group.kind is _TOOL_CALL else _NOTHING
         item = {**group.first, group.kind.grows: piece}
         if group.fidelity is not None:
-            item["fidelity"] = _copied(group.fidelity)
+            item["fidelity"] = copied(group.fidelity)
         self._send(item)
         self._note(item)
 
@@ -492,7 +482,7 @@ class Assembler:
         self._group = None
         self._close_to_deltas()
         self._done.append(item)
-        sent = _copied(item)
+        sent = copied(item)
         self._send(sent)
         self._note(sent)
 
@@ -563,7 +553,7 @@ class Assembler:
     def _attach(self, group: _Group, fields: Fidelity) -> None:
         if self._mark(group, fields) and group is self._group:
             item = group.delta(type(group.first[group.kind.grows])())
-            item["fidelity"] = _copied(group.fidelity)
+            item["fidelity"] = copied(group.fidelity)
             self._send(item)
 
     # ---- messages and errors
@@ -571,7 +561,7 @@ class Assembler:
     def _message(self, items: list[Item], reason: FinishReason | None) -> Item:
         return {
             "role": "assistant",
-            "content_items": [_copied(item) for item in items],
+            "content_items": [copied(item) for item in items],
             "usage_metadata": (self._usage or _Usage()).metadata(),
             "finish_reason": reason,
         }
@@ -609,30 +599,4 @@ def _continues(group: _Group, kind: Kind, first: Item) -> bool:
     if group.kind is not kind or kind.whole:
         return False
     mime_type = first.get("mime_type", "")
-    return mime_type == group.first.get("mime_type", "") and not _is_picture(mime_type)
-
-
-def _is_picture(mime_type: str) -> bool:
-    return mime_type.lower().startswith("image/")
-
-
-def _verdict(item: Item, tool_calls: bool, led_to_kept: bool) -> bool | None:
-    """Whether a partial message keeps `item`; None for what leaves no gap where it is left out."""
-    match item["type"]:
-        case "text.done":
-            return True if item["text"].strip() else None
-        case "thinking.done" | "inline_thinking.done":
-            return led_to_kept and "fidelity" in item
-        case "inline_data.done":
-            return _is_picture(item["mime_type"])
-        case kind:
-            return tool_calls and kind == "tool_call.done"
-
-
-def _copied(value: Any) -> Any:
-    """`value` with containers of its own; strings and bytes are shared."""
-    if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_copied(part) for part in value]
-    return value
+    return mime_type == group.first.get("mime_type", "") and not is_picture(mime_type)

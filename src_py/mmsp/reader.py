@@ -43,25 +43,21 @@ class AnswerReader:
         self._frames: deque[tuple[str, bytes]] = deque()
         self._whole: bytearray | None = None
         self._sniffed = False
-        self._draining = False
 
-    def receive(self, data: bytes) -> bool:
-        """Take a piece of the body; True when it completed a frame. After a failure it is dropped."""
+    def receive(self, data: bytes) -> None:
+        """Take a piece of the body. After a failure it is dropped."""
         if self.failure is not None:
-            return False
+            return
         if not self._sniffed:
             self._sniff(data)
         if self._whole is not None:
             self._keep(self._whole, data)
-            return False
+            return
         try:
-            frames = self._parser.feed(data)
+            self._frames.extend(self._parser.feed(data))
         except EventTooLargeError as error:
             self._frames.extend(error.events)
             self.failure = self._too_long("An event of the answer is", error.limit, "event_bytes")
-            return False
-        self._frames.extend(frames)
-        return bool(frames)
 
     def decode(self) -> bool:
         """Decode frames until one brings something to hand out; True when there is something."""
@@ -113,9 +109,7 @@ class AnswerReader:
 
     def drain(self) -> None:
         """After a stop: what had arrived still makes deltas; the first finish or fault ends it."""
-        if not self._draining:
-            self._draining = True
-            self.assembler.drain()
+        self.assembler.drain()
 
     @property
     def is_drained(self) -> bool:

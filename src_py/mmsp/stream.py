@@ -24,8 +24,9 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
 from .abort_signal import AbortSignal
-from .call import Call
+from .call import Call, leave
 from .codecs.base import Decoder
+from .codecs.http_error import request_id
 from .connector import Connector
 from .ending import Ending, Outcome
 from .errors import MMSPError
@@ -111,8 +112,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
     @property
     def request_id(self) -> str | None:
         """The provider's id of this request, once its answer has begun."""
-        headers = dict(self._exchange.headers) if self._exchange is not None else {}
-        return headers.get("x-request-id") or headers.get("request-id")
+        return None if self._exchange is None else request_id(dict(self._exchange.headers))
 
     def text(self) -> TextStream:
         """The text alone: an asynchronous iterator of strings, which ends and stops as the stream does."""
@@ -196,7 +196,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             exchange, timer = self._exchange, self._timer
             if exchange is not None:
                 exchange.cut()
-            self._on_loop(lambda: _leave(exchange, timer))
+            self._on_loop(lambda: leave(exchange, timer))
 
     # one read
 
@@ -283,7 +283,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         if self._terminal_at is not None:
             await self._wait(self._terminal_at + _LINGER)
         elif self._reader.assembler.finish_reason is not None:
-            await self._wait(max(self._quiet_since, waited_since) + _QUIET)
+            await self._wait(self._quiet_at(waited_since))
         else:
             try:
                 wake_at = self._content_deadline(now, waited_since)
@@ -319,7 +319,11 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             return False
         if (seen := (assembler.content, assembler.usage_metadata)) != self._seen:
             self._seen, self._quiet_since = seen, now
-        return now >= max(self._quiet_since, waited_since) + _QUIET
+        return now >= self._quiet_at(waited_since)
+
+    def _quiet_at(self, waited_since: float) -> float:
+        """When a wire that has told its finish reason will have been quiet for long enough."""
+        return max(self._quiet_since, waited_since) + _QUIET
 
     def _finish(self) -> None:
         """The wire is over: commit the turn, or say what is wrong with it."""
@@ -395,7 +399,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
             if self._out:
                 return self._out.popleft()
             if not last_look:
-                await self._gone()  # lets out what waits inside asyncio
+                await self._gone()  # what is read in these turns is delivered too
                 if self._endings["ending"].error is None:
                     return None  # closed meanwhile
         return None
@@ -426,14 +430,6 @@ class TextStream:
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _leave(exchange: Any, timer: Any) -> None:
-    """On the loop, for a stream that is gone already."""
-    if timer is not None:
-        timer.cancel()
-    if exchange is not None:
-        exchange.abandon()
 
 
 def _milliseconds() -> int:

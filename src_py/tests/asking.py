@@ -15,6 +15,17 @@ QUESTION: UniMessage = {
 }
 
 
+# An answer as bytes, and the events it makes.
+BODY = b"".join(chat.answer("All is well"))
+WHOLE = [
+    "text.delta All",
+    "text.delta  is",
+    "text.delta  well",
+    "text.done All is well",
+    "stop stop",
+]
+
+
 def client_of(provider: ScriptedProvider, **settings: Any) -> AutoLLMClient:
     if provider.manners.tls:
         settings.setdefault("ssl_context", provider.ssl_context)

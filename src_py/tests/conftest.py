@@ -56,6 +56,12 @@ def recorded_streams() -> Path:
     return path
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
+def tls(request: pytest.FixtureRequest) -> bool:
+    """For tests that run once over plain TCP and once over TLS."""
+    return bool(request.param)
+
+
 @pytest.fixture(scope="session")
 def report_at_the_end(pytestconfig: pytest.Config) -> list[str]:
     """Lines for the end of the run: figures that a test measured and does not judge so finely."""

@@ -26,11 +26,6 @@ from tests.calling import ask, client_of_raw, failure_of
 from tests.raw_server import RawServer, head
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits before retries, none of which is waited for."""

@@ -17,22 +17,8 @@ from mmsp import (
     UpstreamError,
 )
 from mmsp.testing import Answer, ScriptedProvider, chat, drip, say
-from tests.asking import client_of
+from tests.asking import BODY, WHOLE, client_of
 from tests.calling import ask, failure_of
-
-BODY = b"".join(chat.answer("All is well"))
-WHOLE = [
-    "text.delta All",
-    "text.delta  is",
-    "text.delta  well",
-    "text.done All is well",
-    "stop stop",
-]
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 def raw_deflate(data: bytes) -> bytes:

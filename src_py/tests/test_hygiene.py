@@ -10,23 +10,9 @@ from mmsp import (
     AutoLLMClient,
     UpstreamError,
 )
-from mmsp.testing import Answer, ScriptedProvider, chat, say
-from tests.asking import client_of, complete
+from mmsp.testing import Answer, ScriptedProvider, say
+from tests.asking import BODY, WHOLE, client_of, complete
 from tests.calling import ask, failure_of
-
-BODY = b"".join(chat.answer("All is well"))
-WHOLE = [
-    "text.delta All",
-    "text.delta  is",
-    "text.delta  well",
-    "text.done All is well",
-    "stop stop",
-]
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 @pytest.mark.every_loop

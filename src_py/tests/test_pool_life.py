@@ -10,19 +10,13 @@ from mmsp import AutoLLMClient, MMSPError, UpstreamConnectionError
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, cut, pause, reset, say, stall
 from mmsp.transport import pool
 from mmsp.types import UniMessage
-from tests.asking import QUESTION, client_of, complete, events_of, shown
+from tests.asking import BODY, QUESTION, client_of, complete, events_of, shown
 from tests.calling import client_of_raw
 from tests.raw_server import RawServer, head, whole
 
-BODY = b"".join(chat.answer("All is well"))
 HALF = say(chat.text("Hel"))
 
 pytestmark = pytest.mark.every_loop
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 async def ask(client: AutoLLMClient) -> str:

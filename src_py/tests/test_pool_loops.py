@@ -5,16 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import pytest
-
 from mmsp import AutoLLMClient
 from mmsp.testing import Answer, ScriptedProvider, chat, say, stall
 from tests.asking import QUESTION, client_of, complete, events_of
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 async def ask(client: AutoLLMClient) -> int:

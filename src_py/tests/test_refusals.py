@@ -18,11 +18,6 @@ from tests.calling import failure_of
 from tests.raw_server import RawServer
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 async def test_a_refusal_carries_what_the_provider_said(tls: bool) -> None:
     answer = Answer.json(
         {"error": {"message": "slow down", "type": "rate_limit_error", "code": "rpm"}},

@@ -144,11 +144,6 @@ def body_of(*steps: Step, **how: object) -> bytes:
         return caller.ask().rest()
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "tls"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture(params=["fin", "rst"])
 def how(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -22,11 +22,6 @@ PING = b": ping\n\n"
 SLACK = 0.3  # s that a busy machine may add
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @asynccontextmanager
 async def timing_out(phase: str, seconds: float, after: float = 0.0) -> AsyncIterator[None]:
     """The block ends with that time-out, `after` seconds and the time-out's own from here."""

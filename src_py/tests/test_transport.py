@@ -16,26 +16,12 @@ from mmsp import (
     UpstreamConnectionError,
 )
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, cut, pause, reset, say
-from tests.asking import QUESTION, client_of, events_of
+from tests.asking import BODY, QUESTION, WHOLE, client_of, events_of
 from tests.calling import ask, client_of_raw, failure_of
 from tests.raw_server import RawServer, head, whole
 
-BODY = b"".join(chat.answer("All is well"))
 TYPE = "content-type: text/event-stream"
 
-
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def tls(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-WHOLE = [
-    "text.delta All",
-    "text.delta  is",
-    "text.delta  well",
-    "text.done All is well",
-    "stop stop",
-]
 
 # answers that count
 

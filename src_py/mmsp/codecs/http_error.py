@@ -29,7 +29,7 @@ import msgspec
 
 from ..errors import ProviderStreamError, UpstreamError
 
-__all__ = ["Complaint", "complaint", "http_error", "masked", "stream_error"]
+__all__ = ["Complaint", "complaint", "http_error", "masked", "request_id", "stream_error"]
 
 Headers = Iterable[tuple[str, str]]
 
@@ -109,7 +109,7 @@ def http_error(
         client=client,
         status=status,
         error_type=found.type if found else None,
-        request_id=_request_id(fields, answer),
+        request_id=request_id(fields, answer),
         retry_after=_retry_after(fields, now),
         retryable=_asked_to_retry(fields, is_retryable(status)),
         error=answer,
@@ -220,7 +220,8 @@ def _redirect(location: str) -> str:
     return f"the endpoint redirects {where}; redirects are not followed: give the final base_url"
 
 
-def _request_id(fields: dict[str, str], answer: Any) -> str | None:
+def request_id(fields: dict[str, str], answer: Any = None) -> str | None:
+    """The provider's id of a request, from the answer's headers (lower-case names) or its body."""
     for name in ("x-request-id", "request-id"):
         if fields.get(name):
             return fields[name]

@@ -5,8 +5,7 @@ shuts it by system calls before it returns. `cut` sets a flag *before* it looks 
 a socket writes it down *before* looking at the flag. So a cut that lands while a connection is being
 made or handed over is seen by one side or the other, never forgotten.
 
-Everything else (cancelling the opening task, letting arrived bytes out, closing the transport) is
-`abandon`, on the loop.
+Everything else (cancelling the opening task, closing the transport) is `abandon`, on the loop.
 """
 
 from __future__ import annotations

@@ -52,6 +52,6 @@ class GuardedSocket(socket.socket):
         with self._guard:
             super().close()
 
-    def detach(self) -> int:  # uvloop closes by detaching
+    def detach(self) -> int:  # takes the number away as closing does
         with self._guard:
             return super().detach()
