@@ -165,13 +165,17 @@ async def test_a_cancelled_wait_leaves_no_listener() -> None:
 def test_abort_after_the_waiting_loop_was_closed_is_quiet() -> None:
     switch = AbortSignal()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(switch.wait())
-    loop.run_until_complete(asyncio.sleep(0))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        loop.run_until_complete(task)
+    waiting = switch.wait()
+
+    async def begin() -> None:
+        waiting.send(None)
+
+    loop.run_until_complete(begin())
     loop.close()
+    assert switch._callbacks  # it waits still, on a loop that is no more
     switch.abort()
+    assert not switch._callbacks
+    waiting.close()
 
 
 def test_its_repr_shows_no_reason() -> None:

@@ -121,7 +121,12 @@ async def test_a_partial_message_holds_what_can_be_sent_back() -> None:
         stream.abort()
         kept = stream.partial_message()
         assert kept is not None
-        assert kept["content_items"][-1] == {"type": "text.done", "text": "Let me look."}
+        host = provider.base_url.split("/")[2]
+        origin = {"wire": "openai_chat", "host": host, "reasoning_field": "reasoning_content"}
+        assert kept["content_items"] == [
+            {"type": "thinking.done", "thinking": "hm yes", "fidelity": origin},
+            {"type": "text.done", "text": "Let me look."},
+        ]
         assert kept.get("finish_reason") == "unknown"
         assert "created_at" in kept
         await stream.aclose()

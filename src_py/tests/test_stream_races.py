@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mmsp import AbortError, AbortSignal
-from mmsp.testing import Answer, ScriptedProvider, chat, gate, say, stall
+from mmsp import AbortError, AbortSignal, AutoLLMClient
+from mmsp.testing import Answer, ProviderProcess, ScriptedProvider, chat, gate, say, stall
 from mmsp.transport.connection import Connection
 from tests.asking import QUESTION, client_of, shown
 
@@ -171,6 +171,41 @@ async def test_a_thousand_silent_streams_aborted_together_are_all_closed(
     )
     assert max(closed) < LIMIT_NS
     assert reasons == ["all"] * 1000
+
+
+@pytest.mark.no_debug
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_thousand_streams_aborted_from_a_thread_are_closed_while_the_loop_computes(
+    tls: bool, report_at_the_end: list[str]
+) -> None:
+    """A cut that gave up the interpreter's lock would wait 5 ms for it a thousand times."""
+    switch = AbortSignal()
+    started: list[int] = []
+
+    def abort() -> None:
+        started.append(time.monotonic_ns())
+        switch.abort("all")
+
+    with ProviderProcess(Answer(say(chat.text("a")), stall()), tls=tls) as provider:
+        context = provider.ssl_context if tls else None
+        client = AutoLLMClient("m", "a-key", provider.base_url, "openai-chat", ssl_context=context)
+        streams = [client.streaming_response([QUESTION], signal=switch) for _ in range(1000)]
+        for start in range(0, 1000, 100):  # a hundred at a time, so that no handshake waits long
+            await asyncio.gather(*(anext(each) for each in streams[start : start + 100]))
+        readers = [asyncio.create_task(anext(each)) for each in streams]
+        await asyncio.sleep(0)
+        timer = threading.Timer(0.2, abort)
+        timer.start()
+        block(1.5, "computing")
+        closed = max(await asyncio.to_thread(provider.wait_closed, 1000)) - started[0]
+        ended = await asyncio.gather(*readers, return_exceptions=True)
+        timer.join()
+    report_at_the_end.append(
+        f"1,000 silent streams{' over TLS' * tls}, aborted from a thread while the loop computes: "
+        f"closed after {closed / 1e6:.0f} ms"
+    )
+    assert closed < LIMIT_NS
+    assert all(isinstance(each, asyncio.CancelledError) for each in ended)
 
 
 @pytest.mark.no_debug

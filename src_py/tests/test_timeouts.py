@@ -13,6 +13,8 @@ import pytest
 from mmsp import AbortSignal, AutoLLMClient, Limits, Timeouts, UpstreamTimeoutError
 from mmsp.call import Call
 from mmsp.testing import Answer, ScriptedProvider, Step, chat, drip, pause, say, stall
+from mmsp.transport import Exchange
+from mmsp.transport.connection import Connection
 from tests.asking import QUESTION, client_of, complete, events_of, shown
 from tests.calling import ask
 
@@ -86,6 +88,22 @@ async def test_each_attempt_has_its_own_time_for_the_first_content() -> None:
 async def test_the_time_for_the_first_content_ends_with_it() -> None:
     with ScriptedProvider(Answer(texts("a"), pause(0.3), say(chat.answer("b")))) as provider:
         client = client_of(provider, timeouts=Timeouts(first_event=0.2))
+        assert (await ask(client))[-1] == "stop stop"
+
+
+async def test_an_answer_that_began_before_anybody_looked_has_its_time_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = Exchange._opened
+
+    def unseen(self: Exchange, task: asyncio.Task[Connection]) -> None:
+        waiter, self.waiter = self.waiter, None  # as on a loop that is held up: the head wakes it
+        opened(self, task)
+        self.waiter = waiter
+
+    monkeypatch.setattr(Exchange, "_opened", unseen)
+    with ScriptedProvider(Answer(pause(0.1), say(chat.answer("a")))) as provider:
+        client = client_of(provider, timeouts=Timeouts(first_event=2.0))
         assert (await ask(client))[-1] == "stop stop"
 
 

@@ -6,17 +6,22 @@ import asyncio
 import os
 import random
 import socket
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mmsp import AbortError, AbortSignal
+from mmsp.request import HttpRequest
+from mmsp.settings import Limits
 from mmsp.testing import Answer, ScriptedProvider, chat, pause, say
+from mmsp.transport import Exchange, Pool, Proxies, Route, guarded
+from mmsp.transport.connection import Connection
 from mmsp.transport.guarded import GuardedSocket
-from tests.asking import QUESTION, client_of
+from tests.asking import QUESTION, client_of, complete
 from tests.calling import ask
 
 CUTS = 1000
@@ -190,22 +195,116 @@ def test_a_socket_that_is_closed_is_cut_no_more(end: str) -> None:
         assert one.recv(1) == b"x"
 
 
-def _cut_with(sock: GuardedSocket, owner: object, together: threading.Barrier) -> None:
-    together.wait()
-    sock.cut(owner)
+ENDINGS: dict[str, Callable[[GuardedSocket], object]] = {
+    "closed": GuardedSocket.close,
+    "detached": lambda sock: os.close(sock.detach()),
+    "given to another exchange": lambda sock: sock.own(object()),
+}
 
 
-def test_cutting_and_closing_exclude_each_other() -> None:
-    for _ in range(300):
-        owner = object()
-        sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
-        together = threading.Barrier(2)
-        thread = threading.Thread(target=_cut_with, args=(sock, owner, together))
-        thread.start()
-        together.wait()
-        sock.close()
-        one, other = socket.socketpair()
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_socket_is_not_taken_away_from_a_cut_that_is_under_way(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    owner = object()
+    sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
+    numbers: list[int] = []
+
+    def shutdown(of: socket.socket) -> None:
+        inside.set()
+        go_on.wait(5)
+        numbers.append(of.fileno())
+
+    def end() -> None:
+        ENDINGS[ending](sock)
+        done.set()
+
+    monkeypatch.setattr(guarded, "_shutdown", shutdown)
+    number = sock.fileno()
+    threads = [threading.Thread(target=sock.cut, args=(owner,)), threading.Thread(target=end)]
+    threads[0].start()
+    assert inside.wait(5)
+    threads[1].start()
+    assert not done.wait(0.05)
+    go_on.set()
+    for thread in threads:
         thread.join()
-        with one, other:
-            one.sendall(b"x")
-            assert other.recv(1) == b"x"
+    assert done.is_set()
+    assert numbers == [number]  # the cut still had the number that it had looked up
+    sock.close()
+
+
+@pytest.mark.parametrize("shutdown", [guarded._find_shutdown(), guarded._shut_down])
+def test_a_cut_ends_the_connection_however_the_system_is_called(
+    shutdown: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded, "_shutdown", shutdown)
+    owner = object()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sock = GuardedSocket(socket.AF_INET, socket.SOCK_STREAM, 0, owner)
+        sock.cut(owner)  # not connected yet: the system refuses, and nobody is told
+        sock.setblocking(True)
+        sock.connect(listener.getsockname())
+        far, _ = listener.accept()
+        with far:
+            sock.cut(owner)
+            assert far.recv(99) == b""
+        sock.close()
+
+
+def test_without_the_c_library_the_standard_call_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    assert guarded._find_shutdown() is guarded._shut_down
+
+
+async def test_a_socket_made_after_the_cut_is_not_used() -> None:
+    """Happy eyeballs may ask for a socket between the cut and the turn of the loop that stops it."""
+    with ScriptedProvider(complete()) as provider:
+        request = HttpRequest("GET", f"{provider.base_url}/models")
+        exchange = Exchange(
+            Pool.current(), Route.to(request.url, Proxies(), None), request, Limits()
+        )
+        exchange.cut()
+        with pytest.raises(OSError, match="cut while connecting"):
+            exchange.new_socket(socket.AF_INET, socket.SOCK_STREAM, 0)
+
+
+async def test_a_connection_that_comes_after_the_cut_carries_no_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    serve = Exchange._serve
+    signal = AbortSignal()
+
+    def cut_first(self: Exchange, connection: Connection) -> None:
+        with (
+            monkeypatch.context() as patch
+        ):  # a thread raised the flag, and has yet to reach the socket
+            patch.setattr(GuardedSocket, "cut", lambda sock, owner: None)
+            signal.abort()
+        serve(self, connection)
+
+    monkeypatch.setattr(Exchange, "_serve", cut_first)
+    with ScriptedProvider(complete()) as provider:
+        with pytest.raises(AbortError):
+            await client_of(provider).streaming_response([QUESTION], signal=signal).message()
+        await provider.connections[0].until_closed(1)
+        assert provider.requests == []
+
+
+async def test_a_connection_whose_exchange_was_cut_as_it_ended_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    let_go = Exchange.let_go
+
+    def cut_first(self: Exchange, sock: GuardedSocket) -> None:
+        self.is_cut = True  # a thread raised the flag, and has yet to reach the socket
+        let_go(self, sock)
+
+    monkeypatch.setattr(Exchange, "let_go", cut_first)
+    with ScriptedProvider(complete(), complete()) as provider:
+        client = client_of(provider)
+        await ask(client)
+        monkeypatch.undo()
+        await ask(client)
+        assert len(provider.connections) == 2
