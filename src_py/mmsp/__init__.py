@@ -41,10 +41,12 @@ _HOMES = {
         "UpstreamConnectionError",
         "UpstreamError",
         "UpstreamTimeoutError",
+        "WireFormatError",
     ),
     "settings": ("Limits", "Timeouts"),
     "stream": ("Stream", "TextStream"),
     "types": ("UniConfig", "UniEvent", "UniMessage", "UsageMetadata"),
+    "wire": ("dumps", "loads"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from .errors import UpstreamConnectionError as UpstreamConnectionError
     from .errors import UpstreamError as UpstreamError
     from .errors import UpstreamTimeoutError as UpstreamTimeoutError
+    from .errors import WireFormatError as WireFormatError
     from .settings import Limits as Limits
     from .settings import Timeouts as Timeouts
     from .stream import Stream as Stream
@@ -78,6 +81,8 @@ if TYPE_CHECKING:
     from .types import UniEvent as UniEvent
     from .types import UniMessage as UniMessage
     from .types import UsageMetadata as UsageMetadata
+    from .wire import dumps as dumps
+    from .wire import loads as loads
 
 __all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -80,6 +80,10 @@ class AutoLLMClient:
         """See `LLMClient.streaming_response_stateful`."""
         return self._client.streaming_response_stateful(message, config, signal)
 
+    async def list_models(self, signal: AbortSignal | None = None) -> list[str]:
+        """See `LLMClient.list_models`."""
+        return await self._client.list_models(signal)
+
     def get_history(self) -> list[UniMessage]:
         """A copy of the conversation so far."""
         return self._client.get_history()

@@ -13,14 +13,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakSet
 
+import msgspec
+
 from .abort_signal import AbortSignal
+from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import Codec
+from .codecs.http_error import complaint, masked, stream_error
 from .connector import Connector
 from .credentials import resolve_credentials
 from .dialects.endpoint import Endpoint
 from .ending import Claim
-from .errors import ConcurrentCallError, InvalidMessageError
+from .errors import ConcurrentCallError, InvalidMessageError, StreamProtocolError
 from .grammar import Assembler
+from .http_call import HttpCall
+from .pictures import PictureFetcher
 from .plain import copied
 from .request import HttpRequest, Target
 from .settings import Limits, Timeouts
@@ -65,8 +71,7 @@ class LLMClient:
         ssl_context: ssl.SSLContext | None = None,
         allow_private_image_urls: bool = False,
     ) -> None:
-        self.model = model
-        self.allow_private_image_urls = allow_private_image_urls
+        self.model = _checked_model(model)
         name = type(self).__name__
         key, url = resolve_credentials(
             self.endpoint, api_key, base_url, client=name, client_type=self.client_type
@@ -79,12 +84,20 @@ class LLMClient:
             raise ValueError(
                 f"{name}: base_url or default_headers cannot be sent: {error}"
             ) from None
+        route = partial(_route, Proxies.from_environment(), ssl_context)
+        limits = limits or Limits()
+        self._pictures = PictureFetcher(
+            client=name,
+            limits=limits,
+            route=partial(route, public_only=not allow_private_image_urls),
+            allow_private=allow_private_image_urls,
+        )
         self._connector = Connector(
             client=name,
-            route=partial(_route, Proxies.from_environment(), ssl_context),
+            route=route,
             timeouts=timeouts or Timeouts(),
-            limits=limits or Limits(),
-            max_retries=max_retries,
+            limits=limits,
+            max_retries=_checked_retries(max_retries),
             secrets=(key,) if key else (),
         )
         self._history: list[UniMessage] = []
@@ -104,8 +117,18 @@ class LLMClient:
         What is wrong with `messages` or `config` is raised here; the request is sent at the first read.
         `signal` stops the stream, now or at any time.
         """
-        request = self._encode(self._copy_in(messages), config or {})
-        return self._stream(signal, lambda stream: request)
+        settings = self._check_config(config)
+        mine = self._check_messages(messages)
+        if not mine:
+            raise InvalidMessageError(
+                "messages is empty: give it at least one message", client=type(self).__name__
+            )
+        request = self._try_to_encode(mine, settings)
+
+        async def prepare(stream: Stream) -> HttpRequest:
+            return request or await self._fetch_and_encode(stream, mine, settings)
+
+        return self._stream(signal, prepare)
 
     def streaming_response_stateful(
         self,
@@ -119,19 +142,58 @@ class LLMClient:
         other way records nothing. One at a time: the next call's first read raises
         `ConcurrentCallError` while this one runs; an abort or close frees the client at once.
         """
-        mine = self._copy_in([message])
-        settings: UniConfig = copied(config or {})
-        self._encode(mine, settings)
+        settings = self._check_config(config)
+        mine = [checked_message(message, client=type(self).__name__, now=_milliseconds())]
+        self._try_to_encode(mine, settings)
 
-        def prepare(stream: Stream) -> HttpRequest:
+        async def prepare(stream: Stream) -> HttpRequest:
             if not stream._hold(self._claim):
                 raise self._concurrent("A stateful call of this client is still running")
-            return self._encode([*self._history, *mine], settings)
+            return await self._fetch_and_encode(stream, [*self._history, *mine], settings)
 
         def commit(answer: UniMessage) -> None:
             self._history += [*mine, copied(answer)]
 
         return self._stream(signal, prepare, commit)
+
+    async def list_models(self, signal: AbortSignal | None = None) -> list[str]:
+        """The ids of the endpoint's models, as it lists them.
+
+        `signal` stops it as it stops a stream. Raises `AbortError`, the errors of an answer that is
+        refused, late or unreadable, and `UnsupportedOperationError` where an endpoint has no list.
+        """
+        call = HttpCall(self._connector, signal)
+        return await call.run(partial(self._list_models, call))
+
+    async def _list_models(self, call: HttpCall) -> list[str]:
+        found: list[str] = []
+        page, seen = "", set[str]()
+        while page not in seen:
+            seen.add(page)
+            fetched = await call.fetch(self.codec.list_models(self._target, page))
+            models, page = self._models_in(fetched.body)
+            found += models
+            if not page:
+                return found
+        raise StreamProtocolError(
+            "The list of models does not end: the endpoint names the same page again.",
+            client=type(self).__name__,
+        )
+
+    def _models_in(self, body: bytes) -> tuple[list[str], str]:
+        client = type(self).__name__
+        answer: Any = None
+        try:
+            answer = msgspec.json.decode(body)
+            return self.codec.models(answer)
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+            if (found := complaint(answer)) is not None:
+                raise stream_error(found, client=client) from None
+            start = body[:800].decode("utf-8", "replace")
+            raise StreamProtocolError(
+                f"The answer is no list of models: {masked(start, self._connector.secrets)[:200]!r}",
+                client=client,
+            ) from None
 
     # history
 
@@ -142,7 +204,7 @@ class LLMClient:
 
     def set_history(self, messages: Sequence[UniMessage]) -> None:
         """Replace the conversation by a copy of `messages`."""
-        self._change_history(self._copy_in(messages))
+        self._change_history(self._check_messages(messages))
 
     def clear_history(self) -> None:
         """Begin a new conversation."""
@@ -179,22 +241,30 @@ class LLMClient:
 
     # parts
 
-    def _copy_in(self, messages: Sequence[UniMessage]) -> list[UniMessage]:
-        now = time.time_ns() // 1_000_000
-        copies: list[UniMessage] = copied(list(messages))
-        for index, message in enumerate(copies):
-            if not message.get("content_items"):
-                raise InvalidMessageError(
-                    f"messages[{index}].content_items is empty: give it at least one item.",
-                    client=type(self).__name__,
-                    message_index=index,
-                )
-            message.setdefault("created_at", now)
-        return copies
+    def _check_messages(self, messages: Sequence[UniMessage]) -> list[UniMessage]:
+        return checked_messages(messages, client=type(self).__name__, now=_milliseconds())
 
-    def _encode(self, messages: list[UniMessage], config: UniConfig) -> HttpRequest:
+    def _check_config(self, config: UniConfig | None) -> UniConfig:
+        return checked_config({} if config is None else config, client=type(self).__name__)
+
+    def _try_to_encode(self, messages: list[UniMessage], config: UniConfig) -> HttpRequest | None:
+        """The request, or None if pictures are to be fetched for it. Raises what is wrong with it."""
+        urls = self.codec.needs(messages)
+        request = self._encode(messages, config, self._pictures.check(urls, messages))
+        return None if urls else request
+
+    async def _fetch_and_encode(
+        self, stream: Stream, messages: list[UniMessage], config: UniConfig
+    ) -> HttpRequest:
+        urls = self.codec.needs(messages)
+        images = await self._pictures.fetch(stream, urls, messages) if urls else {}
+        return self._encode(messages, config, images)
+
+    def _encode(
+        self, messages: list[UniMessage], config: UniConfig, images: Mapping[str, str]
+    ) -> HttpRequest:
         return self.codec.encode(
-            self.model, messages, config, self._target, client=type(self).__name__
+            self.model, messages, config, self._target, client=type(self).__name__, images=images
         )
 
     def _stream(self, signal: AbortSignal | None, prepare: Any, commit: Any = None) -> Stream:
@@ -214,8 +284,30 @@ class LLMClient:
         return stream
 
 
-def _route(proxies: Proxies, ssl_context: ssl.SSLContext | None, url: str) -> Route:
-    return Route.to(url, proxies, ssl_context)
+def _route(
+    proxies: Proxies,
+    ssl_context: ssl.SSLContext | None,
+    url: str,
+    *,
+    public_only: bool = False,
+) -> Route:
+    return Route.to(url, proxies, ssl_context, public_only=public_only)
+
+
+def _checked_model(model: Any) -> str:
+    if not isinstance(model, str) or not model.strip():
+        raise ValueError(f"model is the id of a model, not {model!r}")
+    return model
+
+
+def _checked_retries(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"max_retries is a number of further attempts, 0 or more, not {number!r}")
+    return number
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _strict() -> bool:

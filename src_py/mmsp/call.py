@@ -1,6 +1,7 @@
-"""`Call`: one stoppable piece of work against a provider.
+"""`Call`: one stoppable piece of work: how it ends, what it leaves, how its reader waits.
 
-A call runs HTTP exchanges one at a time and can be ended at any instant, from any thread. The rules:
+A call has one HTTP exchange at a time (`HttpCall` runs them) and can be ended at any instant, from any
+thread. The rules:
 
 - **One ending.** A call ends once: finished, aborted, closed, cancelled or failed. Whoever wants to end it
   offers an `Ending`; a single atomic `setdefault` says whose was first, and every other offer is void.
@@ -19,27 +20,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from .abort_signal import AbortError, AbortSignal
-from .codecs.http_error import http_error
 from .connector import Connector
 from .ending import Claim, Ending, Outcome
-from .errors import UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
-from .request import HttpRequest
-from .transport import Exchange, Pool, TransportError
+from .errors import MMSPError
+from .transport import Exchange
 
 __all__ = ["Call", "leave"]
 
 _TURNS = 1000  # of the loop; a connection is gone after two or three
-_ERROR_BODY_WAIT = 5.0  # s, for the rest of an error's body
 
 
 class Call:
-    """The base of `Stream`; see the module's docstring for its rules."""
+    """See the module's docstring for its rules."""
 
     def __init__(self, connector: Connector, signal: AbortSignal | None) -> None:
         self._connector = connector
@@ -50,6 +47,7 @@ class Call:
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._total_at: float | None = None
+        self._limit: tuple[float, MMSPError] | None = None  # of the work at hand, with its error
         self._wake_at: float | None = None
         self._sent_at = 0.0
         self._claims: list[Claim] = []
@@ -179,9 +177,9 @@ class Call:
 
     def _arm(self) -> None:
         """Have the timer fire no later than the earliest deadline."""
-        due = self._wake_at
-        if self._total_at is not None and (due is None or self._total_at < due):
-            due = self._total_at
+        limit = None if self._limit is None else self._limit[0]
+        deadlines = [at for at in (self._wake_at, self._total_at, limit) if at is not None]
+        due = min(deadlines, default=None)
         if due is None or self._loop is None or self._endings:
             return
         if self._timer is not None:
@@ -196,19 +194,14 @@ class Call:
         self._timer = None
         now = self._loop.time()
         if self._total_at is not None and now >= self._total_at:
-            self._stop(
-                Ending(
-                    Outcome.FAILED,
-                    self._connector.timed_out("total"),
-                    drains=True,
-                )
-            )
+            error = self._connector.timed_out("total")
+            self._stop(Ending(Outcome.FAILED, error, drains=True))
+        elif self._limit is not None and now >= self._limit[0]:
+            self._stop(Ending(Outcome.FAILED, self._limit[1]))
         elif self._wake_at is not None and now >= self._wake_at:
             self._wake()
         else:
             self._arm()
-
-    # running exchanges
 
     def _enter(self) -> None:
         """The first step of the first read: from here on a stop has something to stop."""
@@ -221,112 +214,6 @@ class Call:
             self._total_at = self._loop.time() + self._connector.timeouts.total
             self._arm()
 
-    async def _open(self, request: HttpRequest) -> Exchange | None:
-        """Send `request` until an answer begins; None when the call has ended meanwhile.
-
-        Tries again what may be tried again. Raises `UpstreamError`, `UpstreamConnectionError` or
-        `UpstreamTimeoutError`.
-        """
-        attempt = 0
-        while True:
-            try:
-                return await self._attempt(request)
-            except (UpstreamError, UpstreamConnectionError, UpstreamTimeoutError) as error:
-                answered = self._exchange is not None and self._exchange.answered
-                wait = self._connector.wait_before_retry(error, attempt, answered=answered)
-                if wait is None or self._endings:
-                    raise
-            attempt += 1
-            await self._sleep(wait)
-
-    async def _attempt(self, request: HttpRequest) -> Exchange | None:
-        assert self._loop is not None
-        exchange = self._begin(request, fresh=False)
-        connect_by = _after(self._loop, self._connector.timeouts.connect)
-        while not self._endings:
-            failure = exchange.failure
-            if 200 <= exchange.status < 300:
-                return exchange  # whatever has happened since: what arrived comes first
-            if exchange.status:
-                await self._refused(exchange)
-            elif failure is None:
-                await self._wait(self._check(exchange, connect_by))
-            elif exchange.reused and not exchange.answered:
-                # a kept connection that had died: another in its place, with a time of its own
-                exchange = self._begin(request, fresh=True)
-                connect_by = _after(self._loop, self._connector.timeouts.connect)
-            else:
-                raise self._connector.connection_error(failure)
-        return None
-
-    def _begin(self, request: HttpRequest, *, fresh: bool) -> Exchange:
-        assert self._loop is not None
-        connector = self._connector
-        try:
-            exchange = Exchange(
-                Pool.current(), connector.route(request.url), request, connector.limits
-            )
-        except TransportError as failure:
-            raise self._connector.connection_error(failure) from None
-        self._exchange = exchange
-        if self._endings:
-            exchange.cut()
-        else:
-            self._sent_at = 0.0
-            exchange.begin(fresh=fresh)
-        return exchange
-
-    def _check(self, exchange: Exchange, connect_by: float | None) -> float | None:
-        """When to look again while no head has come; raises when a time-out is over."""
-        assert self._loop is not None
-        now = self._loop.time()
-        if exchange.connecting:
-            if connect_by is not None and now >= connect_by:
-                exchange.abandon()
-                raise self._connector.timed_out("connect")
-            return connect_by
-        return self._check_first_event(now)
-
-    def _check_first_event(self, now: float) -> float | None:
-        limit = self._connector.timeouts.first_event
-        if limit is None:
-            return None
-        self._sent_at = self._sent_at or now  # an answer may begin before anybody saw it sent
-        if now >= self._sent_at + limit:
-            raise self._connector.timed_out("first_event")
-        return self._sent_at + limit
-
-    async def _refused(self, exchange: Exchange) -> None:
-        """Raise the `UpstreamError` of an answer that is not a 2xx."""
-        assert self._loop is not None
-        limit = self._connector.limits.error_body_bytes
-        body = bytearray()
-        until = self._loop.time() + _ERROR_BODY_WAIT
-        while not self._endings:
-            body += exchange.take()
-            if (
-                len(body) >= limit
-                or exchange.ended
-                or exchange.failure is not None
-                or self._loop.time() >= until
-            ):
-                exchange.abandon()
-                raise http_error(
-                    exchange.status,
-                    exchange.headers,
-                    bytes(body[:limit]),
-                    client=self._connector.client,
-                    now=time.time(),
-                    secrets=self._connector.secrets,
-                )
-            await self._wait(until)
-
-    async def _sleep(self, seconds: float) -> None:
-        assert self._loop is not None
-        until = self._loop.time() + seconds
-        while not self._endings and self._loop.time() < until:
-            await self._wait(until)
-
 
 def leave(exchange: Exchange | None, timer: asyncio.TimerHandle | None) -> None:
     """On the loop: leave nothing of a call behind, which itself may be gone already."""
@@ -334,10 +221,6 @@ def leave(exchange: Exchange | None, timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
     if exchange is not None:
         exchange.abandon()
-
-
-def _after(loop: asyncio.AbstractEventLoop, seconds: float | None) -> float | None:
-    return None if seconds is None else loop.time() + seconds
 
 
 def _tick(reference: weakref.ref[Call]) -> None:

@@ -1,8 +1,8 @@
 """What can go wrong, one class per party at fault, details as attributes.
 
-    MMSPError(ValueError)                all but RoutingError have `client`, a class name
+    MMSPError(ValueError)                all but two have `client`, a class name
     ├── the caller's request, before anything is sent
-    │   ├── RoutingError                 no client for this model or client type
+    │   ├── RoutingError                 no client for this model or client type (no `client`)
     │   ├── ApiKeyRequiredError          no key, or a key that may not go to this endpoint
     │   ├── InvalidMessageError          a message that cannot be sent
     │   ├── UnsupportedParameterError    a config value this client or model cannot take
@@ -20,7 +20,8 @@
     │   ├── ToolCallArgumentParseError   a tool call whose arguments are no JSON object
     │   ├── StreamProtocolError          it broke the wire's own rules
     │   └── UnknownEventError            an event nobody knows, in strict mode only
-    └── StreamAbortedError               somebody else ended the stream
+    ├── StreamAbortedError               somebody else ended the stream
+    └── WireFormatError                  not the form in which messages are saved (no `client`)
 
 `AbortError`, raised for a stop of the caller's own, is no MMSPError: it is an
 `asyncio.CancelledError` (see `mmsp.abort_signal`).
@@ -54,6 +55,7 @@ __all__ = [
     "UpstreamConnectionError",
     "UpstreamError",
     "UpstreamTimeoutError",
+    "WireFormatError",
     "preview",
 ]
 
@@ -97,6 +99,14 @@ class RoutingError(MMSPError):
         super().__init__(message)
         self.model = model
         self.client_type = client_type
+
+
+class WireFormatError(MMSPError):
+    """What cannot be saved, or is no saved message; `path` names the place, from `$`, the whole."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class ClientError(MMSPError):

@@ -1,17 +1,90 @@
-"""Plain data, the stuff of messages: a copy of it."""
+"""Plain data, the stuff of messages: copies of it, and what is wrong with what is none.
+
+Plain is what JSON has a form for. Bytes are not: they stand only in the `data` of inline items.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
-__all__ = ["copied"]
+__all__ = ["Fault", "copied", "kind_of", "plain_copy", "text"]
+
+_DEEPEST = 200  # levels of nesting; JSON readers begin to differ at a few hundred
+
+
+class Fault(Exception):
+    """What is wrong with a value, and where: `path` grows on the way up. Never leaves this package."""
+
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.path = path
+
+    def below(self, step: str | int) -> Self:
+        """The same fault, seen from one level higher."""
+        self.path = (f"[{step}]" if isinstance(step, int) else f".{step}") + self.path
+        return self
 
 
 def copied(value: Any) -> Any:
-    """`value` with containers of its own, as dicts and lists; strings and bytes are shared."""
+    """`value`, known to be good, with containers of its own; strings and bytes are shared."""
     if isinstance(value, dict | Mapping):  # dict first: the general question is slow
         return {key: copied(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [copied(part) for part in value]
     return value
+
+
+def plain_copy(value: Any, depth: int = 0) -> Any:
+    """The same of what a caller gave. Raises `Fault` for what JSON has no form for."""
+    if isinstance(value, str):
+        return text(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise Fault(f"is {value}, which JSON has no form for")
+        return value
+    if depth > _DEEPEST:
+        raise Fault("is nested too deeply, or holds itself")
+    if isinstance(value, dict | Mapping):
+        return {_key(key): _part(key, part, depth) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_part(at, part, depth) for at, part in enumerate(value)]
+    raise Fault(f"is {kind_of(value)}, which JSON has no form for")
+
+
+def text(value: Any) -> str:
+    """`value` if it is text that can be sent. Raises `Fault`."""
+    if not isinstance(value, str):
+        raise Fault(f"is {kind_of(value)}; it is a string")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Fault(
+                "holds half a character (a lone surrogate), which no text can carry: "
+                "decode it with errors='replace'"
+            ) from None
+    return value
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, with its article, for errors; never the value itself."""
+    name = "null" if value is None else type(value).__name__
+    return name if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise Fault(f"has {kind_of(key)} for a key; keys are strings")
+    return text(key)
+
+
+def _part(step: str | int, part: Any, depth: int) -> Any:
+    try:
+        return plain_copy(part, depth + 1)
+    except Fault as fault:
+        raise fault.below(step) from None

@@ -1,6 +1,6 @@
 """`Stream`: the events of one answer, and every way to stop it.
 
-A stream is a `Call` with a decoder, a queue and a commit. It reads no further than its caller: one frame
+A stream is a call with a decoder, a queue and a commit. It reads no further than its caller: one frame
 is decoded when the caller asks for what is in it, so what waits in a buffer decides nothing.
 
     made ──first read──▶ reading ──the wire ended well──▶ finished: the last `.done`, the `stop`
@@ -19,18 +19,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
 from .abort_signal import AbortSignal
-from .call import Call, leave
+from .call import leave
 from .codecs.base import Decoder
 from .codecs.http_error import request_id
 from .connector import Connector
 from .ending import Ending, Outcome
 from .errors import MMSPError
 from .grammar import Assembler
+from .http_call import CallOverError, HttpCall
 from .reader import AnswerReader
 from .request import HttpRequest
 from .types import UniEvent, UniMessage, UsageMetadata
@@ -41,7 +42,7 @@ _LINGER = 2.0  # s, for the end of the body after the terminal event
 _QUIET = 10.0  # s of waiting without content or usage, after a finish reason and no terminal event
 
 
-class Stream(Call, AsyncGenerator[UniEvent, None]):
+class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
     """An asynchronous generator of events, and an asynchronous context manager.
 
         async with client.streaming_response(messages) as stream:
@@ -63,7 +64,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         *,
         assembler: Assembler,
         decoder: Decoder,
-        prepare: Callable[[Stream], HttpRequest],
+        prepare: Callable[[Stream], Awaitable[HttpRequest]],
         commit: Callable[[UniMessage], None] | None = None,
     ) -> None:
         super().__init__(connector, signal)
@@ -78,6 +79,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         self._stop_event: UniEvent | None = None
         self._busy = False
         self._started = False
+        self._asked = False  # what the exchange brings from now on is the answer
         self._now = 0
         self._content_seen = 0
         self._content_at = 0.0
@@ -242,8 +244,11 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
         self._enter()
         try:
             if not self._endings:
-                request = self._prepare(self)
+                request = await self._prepare(self)
+                self._asked = True
                 await self._open(request)
+        except CallOverError:
+            pass
         except MMSPError as error:
             self._fail(error)
 
@@ -258,7 +263,7 @@ class Stream(Call, AsyncGenerator[UniEvent, None]):
 
     def _receive(self) -> bool:
         """Take what the socket brought; False when there is nothing new."""
-        exchange = self._exchange
+        exchange = self._exchange if self._asked else None
         data = exchange.take() if exchange is not None else b""
         if not data:
             return False

@@ -15,7 +15,7 @@ SAMPLES = {
     "model": "m", "client": "C", "client_type": "c", "api_key_env": "K", "base_url_env": "U",
     "parameter": "p", "item_type": "text.done", "operation": "o", "phase": "connect",
     "seconds": 1.5, "tool_name": "t", "tool_call_id": "i", "raw_arguments_length": 3,
-    "raw_arguments_preview": "{", "event": "e",
+    "raw_arguments_preview": "{", "event": "e", "path": "$[0].role",
 }  # fmt: skip
 
 CLASSES = [

@@ -23,10 +23,12 @@ PACKAGE = SOURCES / "mmsp"
 # ("clients"). It may import from every row above its own, and from itself.
 LAYERS = (
     ("types", "errors", "sse", "request", "settings", "plain", "partial", "dialects"),
-    ("grammar", "codecs", "wire", "credentials"),
+    ("grammar", "codecs", "wire", "checks", "credentials"),
     ("abort_signal", "ending", "transport"),
     ("reader", "connector"),
     ("call",),
+    ("http_call",),
+    ("pictures",),
     ("stream",),
     ("base_client",),
     ("clients",),
@@ -62,7 +64,7 @@ ALLOWED["cli"] |= {"mmsp", "testing"}
 FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
-    "codecs", "dialects", "errors", "grammar", "partial", "plain", "request", "settings", "sse",
+    "checks", "codecs", "dialects", "errors", "grammar", "partial", "plain", "request", "settings", "sse",
     "types", "wire",
 }  # fmt: skip
 

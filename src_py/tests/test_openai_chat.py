@@ -115,11 +115,15 @@ def test_the_models() -> None:
         "https://api.example/v1/models",
         b"",
     )
-    assert CODEC.models({"object": "list", "data": [{"id": "a"}, {"id": 1}, "x"]}) == ["a"]
-    assert CODEC.models([{"id": "a"}]) == ["a"]
-    assert CODEC.models({"data": None}) == []
-    assert CODEC.models({"data": 5}) == []
-    assert CODEC.models("x") == []
+    listed = {"object": "list", "data": [{"id": "a"}, {"id": 1}, "x"]}
+    assert CODEC.models(listed) == (["a"], "")
+    assert CODEC.models([{"id": "a"}]) == (["a"], "")
+
+
+@pytest.mark.parametrize("answer", [{"data": None}, {"data": 5}, {}, "x", None, 3])
+def test_what_is_no_list_of_models_is_refused(answer: Any) -> None:
+    with pytest.raises((LookupError, TypeError)):
+        CODEC.models(answer)
 
 
 def test_every_config_key() -> None:

@@ -63,7 +63,7 @@ async def test_a_refusal_is_told_whatever_its_body_is(
 async def test_a_refusal_whose_body_never_ends_is_told_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.call._ERROR_BODY_WAIT", 0.1)
+    monkeypatch.setattr("mmsp.http_call._ERROR_BODY_WAIT", 0.1)
     answer = Answer(say('{"error": {"message": "no"}}'), stall(), status=400)
     with ScriptedProvider(answer) as provider:
         error, _ = await failure_of(client_of(provider))

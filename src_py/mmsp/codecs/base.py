@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 
-__all__ = ["Codec", "Decoder"]
+__all__ = ["Codec", "Decoder", "ids_in"]
 
 
 class Decoder(Protocol):
@@ -61,10 +61,18 @@ class Codec(Protocol):
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> Decoder: ...
 
-    def list_models(self, target: Target) -> HttpRequest:
-        """The request for the endpoint's models."""
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
+        """The request for the endpoint's models, or for a further page of them."""
         ...
 
-    def models(self, answer: Any) -> list[str]:
-        """The ids in the decoded answer to `list_models`."""
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        """The ids in the decoded answer to `list_models`, and what its next page is called: "" if it is
+        the last. Raises `LookupError` or `TypeError` for what is no such answer.
+        """
         ...
+
+
+def ids_in(entries: Iterable[Any], key: str = "id") -> list[str]:
+    """The ids of a list of models; an entry without one is left out."""
+    found = [each.get(key) for each in entries if isinstance(each, dict)]
+    return [each for each in found if isinstance(each, str)]

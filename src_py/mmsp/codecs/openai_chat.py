@@ -25,6 +25,7 @@ from ..errors import InvalidMessageError, UnsupportedContentError, UnsupportedPa
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
+from .base import ids_in
 from .openai_chat_decoder import THINKING_PARTS, ChatDecoder
 from .picture import needs_detail
 
@@ -71,14 +72,12 @@ class ChatCodec:
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ChatDecoder:
         return ChatDecoder(assembler, self.dialect, client=client, host=target.host)
 
-    def list_models(self, target: Target) -> HttpRequest:
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
         return target.request("GET", "/models", (("Accept", "application/json"),))
 
-    def models(self, answer: Any) -> list[str]:
-        listed = answer.get("data") if isinstance(answer, dict) else answer
-        entries: list[Any] = listed if isinstance(listed, list) else []
-        found = [each.get("id") for each in entries if isinstance(each, dict)]
-        return [each for each in found if isinstance(each, str)]
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        listed = answer if isinstance(answer, list) else answer["data"]  # one gateway sends it bare
+        return ids_in(listed), ""
 
     # ---- config
 

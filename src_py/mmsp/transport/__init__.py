@@ -5,7 +5,7 @@
     connect.py     resolve, dial, CONNECT, TLS
     connection.py  the asyncio protocol around httptools
     guarded.py     the socket whose close() and cut() exclude each other
-    coding.py failure.py proxies.py tls.py
+    addresses.py coding.py failure.py proxies.py tls.py
 
 Why not a client library: docs/decisions/. No redirect is followed, no cookie kept, no netrc read.
 """

@@ -12,11 +12,12 @@ import os
 import re
 import socket
 import ssl
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
+from .addresses import is_public
 from .connection import Connection, describe
 from .failure import TransportError
 from .tls import default_context
@@ -73,6 +74,8 @@ class Opening:
             raise TransportError(
                 "resolve", f"looking up {host} failed: {describe(error)}"
             ) from None
+        if self._route.public_only:
+            await self._refuse_private(addresses)
         self._exchange.phase = "connect"
         try:
             sock = await aiohappyeyeballs.start_connection(
@@ -103,6 +106,26 @@ class Opening:
                 ) from None
             raise
         return connection
+
+    async def _refuse_private(self, addresses: list[Any]) -> None:
+        """Raise if the destination is not on the public Internet.
+
+        What is looked at here is what is connected to. A proxy looks the name up itself: then our own
+        look-up is what can be looked at, if there is one.
+        """
+        host = self._route.host
+        if self._route.proxy is not None:
+            try:
+                addresses = await self._pool.resolve(host, self._route.port)
+            except OSError:
+                return
+        for *_, place in addresses:
+            if not is_public(place[0]):
+                raise TransportError(
+                    "connect",
+                    f"{host} is an address of a private network ({place[0]})",
+                    retryable=False,
+                )
 
     def _context(self) -> ssl.SSLContext:
         return self._route.ssl_context or default_context()

@@ -45,16 +45,25 @@ class Route:
     port: int
     proxy: str | None = field(default=None, repr=False)
     ssl_context: ssl.SSLContext | None = None
+    public_only: bool = False  # whether the destination must have a public address
 
     @classmethod
-    def to(cls, url: str, proxies: Proxies, ssl_context: ssl.SSLContext | None) -> Route:
+    def to(
+        cls,
+        url: str,
+        proxies: Proxies,
+        ssl_context: ssl.SSLContext | None,
+        *,
+        public_only: bool = False,
+    ) -> Route:
         parts = urlsplit(url)
         host = parts.hostname or ""
         if not host.isascii():
             host = host.encode("idna").decode("ascii")
         port = parts.port or _PORTS[parts.scheme]
         context = ssl_context if parts.scheme == "https" else None
-        return cls(parts.scheme, host, port, proxies.find(parts.scheme, host, port), context)
+        proxy = proxies.find(parts.scheme, host, port)
+        return cls(parts.scheme, host, port, proxy, context, public_only)
 
     @property
     def first_hop(self) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from mmsp import (
     UpstreamConnectionError,
     UpstreamError,
 )
-from mmsp.call import Call
+from mmsp.http_call import HttpCall
 from mmsp.stream import Stream
 from mmsp.testing import Answer, ScriptedProvider, chat, cut, pause, reset, say, stall
 from tests.asking import QUESTION, client_of, complete
@@ -31,10 +31,10 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits before retries, none of which is waited for."""
     waits: list[float] = []
 
-    async def note(call: Call, seconds: float) -> None:
+    async def note(call: HttpCall, seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr(Call, "_sleep", note)
+    monkeypatch.setattr(HttpCall, "_sleep", note)
     return waits
 
 

@@ -1,0 +1,36 @@
+"""Which addresses are the public Internet's, and which belong to somebody's own network.
+
+Also in disguise: an IPv4 address inside an IPv6 one (mapped, 6to4, NAT64, Teredo) is what it stands for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+__all__ = ["is_public"]
+
+_NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+_IPV4_COMPATIBLE = ipaddress.ip_network("::/96")
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def is_public(address: str) -> bool:
+    """Whether `address`, as `getaddrinfo` writes it, is one that anybody may be sent to."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return all(each.is_global and not each.is_multicast for each in (found, *_inside(found)))
+
+
+def _inside(address: _Address) -> Iterator[ipaddress.IPv4Address]:
+    """The IPv4 addresses that an IPv6 address stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    if any(address in network for network in (*_NAT64, _IPV4_COMPATIBLE)):
+        yield ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
