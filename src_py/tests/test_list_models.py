@@ -1,0 +1,179 @@
+"""The list of an endpoint's models: a plain call, which stops like any other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from mmsp import (
+    AbortError,
+    AbortSignal,
+    IncompleteStreamError,
+    Limits,
+    MMSPError,
+    ProviderStreamError,
+    StreamProtocolError,
+    Timeouts,
+    UpstreamConnectionError,
+    UpstreamError,
+    UpstreamTimeoutError,
+)
+from mmsp.testing import Answer, ScriptedProvider, cut, drip, reset, say, stall
+from tests.asking import client_of
+
+LISTED = {"object": "list", "data": [{"id": "b"}, {"id": "a"}, {"object": "model"}]}
+LIMIT = 0.2  # s
+
+
+async def test_the_models_are_those_of_the_endpoint_in_its_order(tls: bool) -> None:
+    with ScriptedProvider(Answer.json(LISTED), tls=tls) as provider:
+        client = client_of(provider)
+        assert await client.list_models() == ["b", "a"]
+        assert await client.list_models() == ["b", "a"]
+        request = provider.requests[0]
+        assert (request.method, request.target) == ("GET", "/v1/models")
+        assert request.header("authorization") == "Bearer a-key"
+        assert len(provider.connections) == 1  # kept between the two
+
+
+async def test_an_encoded_or_chunked_list_is_read_too() -> None:
+    with ScriptedProvider(Answer(say('{"data":'), say('[{"id":"a"}]}'))) as provider:
+        assert await client_of(provider).list_models() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "said"),
+    [
+        (Answer.error(401, "no a-key here"), UpstreamError, "HTTP 401: no *** here"),
+        (Answer(status=302, headers={"location": "https://elsewhere.example/x"}), UpstreamError, "elsewhere.example"),
+        (Answer.json({"error": {"message": "down", "code": 503}}), ProviderStreamError, "down"),
+        (Answer(say("<html>a-key")), StreamProtocolError, "'<html>***'"),
+        (Answer(), StreamProtocolError, "no list of models: ''"),
+        (Answer.json({"data": "x"}), StreamProtocolError, "no list of models"),
+        (Answer.json([[]] * 3), None, ""),
+        (Answer(say("x" * 2000), framing="length"), StreamProtocolError, "longer than 1,000 bytes"),
+        (Answer(say('{"data":'), cut()), IncompleteStreamError, "cut"),
+        (Answer(say('{"data":'), reset()), IncompleteStreamError, "cut"),
+        (Answer(say('{"data":'), framing="short"), IncompleteStreamError, "cut"),
+        (Answer(cut()), IncompleteStreamError, "cut"),
+    ],
+)  # fmt: skip
+async def test_what_is_no_list_of_models_has_its_error(
+    answer: Answer, error: type[MMSPError] | None, said: str
+) -> None:
+    with ScriptedProvider(answer) as provider:
+        client = client_of(provider, limits=Limits(answer_bytes=1000), max_retries=0)
+        if error is None:
+            assert await client.list_models() == []
+            return
+        with pytest.raises(error) as caught:
+            await client.list_models()
+        assert said in str(caught.value)
+        assert "a-key" not in str(caught.value)
+
+
+async def test_a_passing_failure_is_tried_again() -> None:
+    busy = Answer.error(503, headers={"retry-after-ms": "1"})
+    with ScriptedProvider(busy, Answer.json(LISTED)) as provider:
+        assert await client_of(provider).list_models() == ["b", "a"]
+        assert len(provider.requests) == 2
+
+
+async def test_an_endpoint_that_nobody_serves_is_told() -> None:
+    with ScriptedProvider() as provider:
+        client = client_of(provider, max_retries=0)
+    with pytest.raises(UpstreamConnectionError):
+        await client.list_models()
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "phase", "answer"),
+    [
+        (Timeouts(first_event=0.1), "first_event", Answer(head_gate="never")),
+        (Timeouts(idle=0.1), "idle", Answer(say("{"), stall())),
+        (Timeouts(total=0.1), "total", Answer(drip(" " * 1000, 1, 0.01))),
+    ],
+)
+async def test_a_list_that_is_late_times_out(
+    timeouts: Timeouts, phase: str, answer: Answer
+) -> None:
+    with ScriptedProvider(answer) as provider:
+        with pytest.raises(UpstreamTimeoutError) as caught:
+            await client_of(provider, timeouts=timeouts).list_models()
+        assert caught.value.phase == phase
+        await provider.connections[0].until_closed(LIMIT)
+
+
+PHASES: dict[str, dict[str, Any]] = {
+    "TCP connect not accepted": {"never_accept": True},
+    "TLS hello unanswered": {"tls": True, "tls_hello": "ignore"},
+    "headers late": {},
+    "inside the body": {},
+}
+
+
+@pytest.mark.parametrize("way", ["abort", "abort from a thread", "cancel"])
+@pytest.mark.parametrize("phase", PHASES)
+async def test_a_stop_closes_the_connection_at_once(phase: str, way: str) -> None:
+    answer = Answer(head_gate="never") if phase == "headers late" else Answer(say("{"), stall())
+    signal, reason = AbortSignal(), object()
+    with ScriptedProvider(answer, **PHASES[phase]) as provider:
+        client = client_of(provider)
+        task = asyncio.create_task(client.list_models(signal))
+        if phase == "TCP connect not accepted":
+            while not provider.pending_connects():
+                await asyncio.sleep(0.001)
+        else:
+            await provider.until("tls" if phase.startswith("TLS") else "stalled")
+        await asyncio.sleep(0.01)
+        started = time.monotonic()
+        if way == "cancel":
+            task.cancel()
+        elif way == "abort":
+            signal.abort(reason)
+        else:
+            thread = threading.Thread(target=signal.abort, args=(reason,))
+            thread.start()
+            thread.join()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert time.monotonic() - started < LIMIT
+        if provider.connections:
+            await provider.connections[0].until_closed(LIMIT)
+        if way == "cancel":
+            assert not isinstance(caught.value, AbortError)
+        else:
+            assert isinstance(caught.value, AbortError)
+            assert caught.value.reason is reason
+            assert task.cancelling() == 0
+        assert not signal._listeners
+
+
+async def test_a_signal_aborted_before_sends_nothing_and_one_aborted_after_does_nothing() -> None:
+    signal = AbortSignal()
+    with ScriptedProvider(Answer.json(LISTED)) as provider:
+        client = client_of(provider)
+        assert await client.list_models(signal) == ["b", "a"]
+        assert not signal._listeners
+        signal.abort("why")
+        with pytest.raises(AbortError) as caught:
+            await client.list_models(signal)
+        assert caught.value.reason == "why"
+        assert len(provider.requests) == 1
+
+
+async def test_a_stop_while_waiting_to_try_again_sends_nothing_more() -> None:
+    signal = AbortSignal()
+    busy = Answer.error(429, headers={"retry-after": "30"})
+    with ScriptedProvider(busy) as provider:
+        task = asyncio.create_task(client_of(provider).list_models(signal))
+        await provider.until("idle")
+        await asyncio.sleep(0.02)
+        signal.abort()
+        with pytest.raises(AbortError):
+            await task
+        assert len(provider.requests) == 1
