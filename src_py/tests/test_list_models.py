@@ -49,7 +49,7 @@ async def test_an_encoded_or_chunked_list_is_read_too() -> None:
     ("answer", "error", "said"),
     [
         (Answer.error(401, "no a-key here"), UpstreamError, "HTTP 401: no *** here"),
-        (Answer(status=302, headers={"location": "https://elsewhere.example/x"}), UpstreamError, "elsewhere.example"),
+        (Answer(status=302, headers={"location": "https://b.example/x"}), UpstreamError, "b.example"),
         (Answer.json({"error": {"message": "down", "code": 503}}), ProviderStreamError, "down"),
         (Answer(say("<html>a-key")), StreamProtocolError, "'<html>***'"),
         (Answer(), StreamProtocolError, "no list of models: ''"),

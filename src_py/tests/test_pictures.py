@@ -166,12 +166,10 @@ async def test_a_picture_that_cannot_be_had_is_named_without_its_query(
 )
 def test_a_url_that_may_not_be_fetched_is_refused_at_the_call(url: str) -> None:
     client = AutoLLMClient("m", "k", client_type="openai-chat")
-    for call in (
-        lambda: client.streaming_response(asking(url)),
-        lambda: client.streaming_response_stateful(asking(url)[0]),
-    ):
+    stateful: Any = client.streaming_response_stateful
+    for call, given in ((client.streaming_response, asking(url)), (stateful, asking(url)[0])):
         with pytest.raises(InvalidMessageError) as caught:
-            call()
+            call(given)
         assert caught.value.item_type == "image_url"
         assert "secret" not in str(caught.value)
 
@@ -261,7 +259,8 @@ async def test_a_stop_ends_the_fetch_at_once(phase: str, way: str) -> None:
             thread = threading.Thread(target=signal.abort, args=("why",))
             thread.start()
             thread.join()
-        client.clear_history()  # the claim is free
+        if way != "cancel":
+            client.clear_history()  # the claim is free
         ended = (await asyncio.gather(task, return_exceptions=True))[0]
         assert time.monotonic() - started < LIMIT
         for connection in host.connections:

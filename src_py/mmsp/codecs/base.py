@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from ..grammar import Assembler
@@ -72,7 +72,9 @@ class Codec(Protocol):
         ...
 
 
-def ids_in(entries: Iterable[Any], key: str = "id") -> list[str]:
-    """The ids of a list of models; an entry without one is left out."""
+def ids_in(entries: Any, key: str = "id") -> list[str]:
+    """The ids of a list of models; an entry without one is left out. Raises `TypeError` for no list."""
+    if not isinstance(entries, list):
+        raise TypeError("no list")
     found = [each.get(key) for each in entries if isinstance(each, dict)]
     return [each for each in found if isinstance(each, str)]
