@@ -23,7 +23,12 @@ from .connector import Connector
 from .credentials import resolve_credentials
 from .dialects.endpoint import Endpoint
 from .ending import Claim
-from .errors import ConcurrentCallError, InvalidMessageError, StreamProtocolError
+from .errors import (
+    ConcurrentCallError,
+    InvalidMessageError,
+    StreamProtocolError,
+    UnsupportedParameterError,
+)
 from .grammar import Assembler
 from .http_call import HttpCall
 from .pictures import PictureFetcher
@@ -31,6 +36,7 @@ from .plain import copied
 from .request import HttpRequest, Target
 from .settings import Limits, Timeouts
 from .stream import Stream
+from .trace import Trace, cache_folder, check_trace_id
 from .transport import Proxies, Route
 from .types import UniConfig, UniMessage
 
@@ -57,6 +63,7 @@ class LLMClient:
     client_type: ClassVar[str]
     codec: ClassVar[Codec]
     endpoint: ClassVar[Endpoint]
+    traces: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -126,6 +133,7 @@ class LLMClient:
         request = self._try_to_encode(mine, settings)
 
         async def prepare(stream: Stream) -> HttpRequest:
+            stream.trace = self._trace(mine, settings)
             return request or await self._fetch_and_encode(stream, mine, settings)
 
         return self._stream(signal, prepare)
@@ -149,7 +157,9 @@ class LLMClient:
         async def prepare(stream: Stream) -> HttpRequest:
             if not stream._hold(self._claim):
                 raise self._concurrent("A stateful call of this client is still running")
-            return await self._fetch_and_encode(stream, [*self._history, *mine], settings)
+            messages = [*self._history, *mine]
+            stream.trace = self._trace(messages, settings)
+            return await self._fetch_and_encode(stream, messages, settings)
 
         def commit(answer: UniMessage) -> None:
             self._history += [*mine, copied(answer)]
@@ -245,7 +255,26 @@ class LLMClient:
         return checked_messages(messages, client=type(self).__name__, now=_milliseconds())
 
     def _check_config(self, config: UniConfig | None) -> UniConfig:
-        return checked_config({} if config is None else config, client=type(self).__name__)
+        client = type(self).__name__
+        checked = checked_config({} if config is None else config, client=client)
+        if (trace_id := checked.get("trace_id")) is not None:
+            try:
+                check_trace_id(trace_id)
+            except ValueError as error:
+                raise UnsupportedParameterError(
+                    f"config.trace_id cannot name a trace: {error}",
+                    client=client,
+                    parameter="trace_id",
+                ) from None
+        return checked
+
+    def _trace(self, messages: list[UniMessage], config: UniConfig) -> Trace | None:
+        """What this call leaves when it ends well; None if nobody asked for it."""
+        trace_id = config.get("trace_id")
+        if trace_id is None or not self.traces:
+            return None
+        folder = cache_folder()
+        return Trace(folder, trace_id, model=self.model, config=config, messages=messages)
 
     def _try_to_encode(self, messages: list[UniMessage], config: UniConfig) -> HttpRequest | None:
         """The request, or None if pictures are to be fetched for it. Raises what is wrong with it."""

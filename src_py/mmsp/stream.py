@@ -34,11 +34,13 @@ from .grammar import Assembler
 from .http_call import CallOverError, HttpCall
 from .reader import AnswerReader
 from .request import HttpRequest
+from .trace import Trace, Writing, WrittenTrace
 from .types import UniEvent, UniMessage, UsageMetadata
 
 __all__ = ["Stream", "TextStream"]
 
 _LINGER = 2.0  # s, for the end of the body after the terminal event
+_WRITTEN_ON_THE_LOOP = 1_000_000  # bytes of a request whose trace takes a few ms to write
 _QUIET = 10.0  # s of waiting without content or usage, after a finish reason and no terminal event
 
 
@@ -77,6 +79,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._commit = commit
         self._message: UniMessage | None = None
         self._stop_event: UniEvent | None = None
+        self.trace: Trace | None = None  # what `prepare` wants to leave of this call
+        self._size = 0
         self._busy = False
         self._started = False
         self._asked = False  # what the exchange brings from now on is the answer
@@ -233,7 +237,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
                 now = self._time()
                 waited_since = waited_since or now
                 if self._wire_is_over(now, waited_since):
-                    self._finish()
+                    await self._finish()
                 else:
                     await self._wait_for_content(now, waited_since)
 
@@ -245,6 +249,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         try:
             if not self._endings:
                 request = await self._prepare(self)
+                self._size = len(request.body)
                 self._asked = True
                 await self._open(request)
         except CallOverError:
@@ -330,7 +335,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         """When a wire that has told its finish reason will have been quiet for long enough."""
         return max(self._quiet_since, waited_since) + _QUIET
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
         """The wire is over: commit the turn, or say what is wrong with it."""
         exchange = self._exchange
         if exchange is not None and exchange.ended and self._reader.end():
@@ -341,13 +346,34 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
             self._fail(error)
             return
         message = cast("UniMessage", self._reader.assembler.message())
+        self._now = message["created_at"] = _milliseconds()
+        written = await self._write_trace(message)
         if self._end(Ending(Outcome.FINISHED)):
             try:
+                if written is not None:
+                    written.publish()
                 self._record(message)
             finally:
                 self._let_go()
                 self._settle()
             self._out.extend(closing)
+        elif written is not None:
+            written.discard()
+
+    async def _write_trace(self, message: UniMessage) -> WrittenTrace | None:
+        """The trace under temporary names; a large one is written off the loop, and a stop lets it go."""
+        trace = self.trace
+        if trace is None:
+            return None
+        if self._size < _WRITTEN_ON_THE_LOOP:
+            return trace.write(message)
+        writing = Writing(trace, message, done=lambda: self._on_loop(self._wake))
+        try:
+            while not writing.is_done and not self._endings:
+                await self._wait(None)
+            return writing.take()
+        finally:
+            writing.leave()
 
     def _close_answer(self) -> list[Any]:
         failure = None if self._exchange is None else self._exchange.failure
@@ -357,7 +383,6 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
 
     def _record(self, message: UniMessage) -> None:
         """The commit: from here on nothing can take the turn back."""
-        self._now = message["created_at"] = _milliseconds()
         self._message = message
         if self._commit is not None:
             self._commit(message)

@@ -25,7 +25,7 @@ LAYERS = (
     ("types", "errors", "sse", "request", "settings", "plain", "partial", "dialects"),
     ("grammar", "codecs", "wire", "checks", "credentials"),
     ("abort_signal", "ending", "transport"),
-    ("reader", "connector"),
+    ("reader", "connector", "trace"),
     ("call",),
     ("http_call",),
     ("pictures",),

@@ -167,7 +167,8 @@ async def test_a_picture_that_cannot_be_had_is_named_without_its_query(
 def test_a_url_that_may_not_be_fetched_is_refused_at_the_call(url: str) -> None:
     client = AutoLLMClient("m", "k", client_type="openai-chat")
     stateful: Any = client.streaming_response_stateful
-    for call, given in ((client.streaming_response, asking(url)), (stateful, asking(url)[0])):
+    calls: list[Any] = [(client.streaming_response, asking(url)), (stateful, asking(url)[0])]
+    for call, given in calls:
         with pytest.raises(InvalidMessageError) as caught:
             call(given)
         assert caught.value.item_type == "image_url"

@@ -1,0 +1,1 @@
+"""What stands around the library: reading traces; more follows."""
