@@ -8,16 +8,23 @@ that interrupts this very module. The rules that make it safe:
   listener either in the dict or taken by somebody who will tell it.
 - A listener that subscribes writes itself down *before* it looks whether the signal is aborted already;
   `abort()` sets the flag *before* it looks who is written down. One of the two sees the other.
-- The sockets of all streams are shut first, then their loops are told, then users' callbacks run.
+- The sockets of all streams are shut first, then their loops are told, then users' callbacks run: also
+  those of the signals that follow this one.
+- A signal made by `any` stands with its sources only while somebody listens to it; at other times it asks
+  them. Who leaves last looks again whether somebody came meanwhile.
 - Streams are held weakly: a signal that lives as long as the program keeps no stream alive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import weakref
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, Self
+
+from . import timer
 
 __all__ = ["AbortError", "AbortSignal"]
 
@@ -51,12 +58,15 @@ class Listener(Protocol):
 
 
 class _Aborted:
-    """The fact of an abort; its identity tells whose abort came first."""
+    """The fact of an abort; its identity tells whose abort came first, `number` whose of all signals."""
 
-    __slots__ = ("reason",)
+    __slots__ = ("number", "reason")
+
+    _numbers = itertools.count()
 
     def __init__(self, reason: Any) -> None:
         self.reason = reason
+        self.number = next(self._numbers)
 
 
 class AbortSignal:
@@ -68,29 +78,63 @@ class AbortSignal:
     (True, 'the user pressed Stop')
     """
 
-    __slots__ = ("__weakref__", "_callbacks", "_listeners", "_state")
+    __slots__ = ("__weakref__", "_callbacks", "_followers", "_listeners", "_sources", "_state")
 
     def __init__(self) -> None:
         self._state: dict[str, _Aborted] = {}
+        self._sources: tuple[AbortSignal, ...] = ()
+        self._followers: dict[int, AbortSignal] = {}
         self._listeners: dict[int, weakref.ref[Listener]] = {}
         self._callbacks: dict[object, Callable[[], object]] = {}
 
+    @classmethod
+    def timeout(cls, seconds: float) -> Self:
+        """A signal that aborts itself after so many seconds from now, for the reason `TimeoutError`.
+
+        It needs no event loop, and a blocked one does not delay it. Dropped, it leaves no timer.
+        """
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise TypeError(f"seconds is a number, not {seconds!r}")
+        if math.isnan(seconds):
+            raise ValueError("seconds is a number, not NaN")
+        signal = cls()
+        reason = TimeoutError(f"aborted after {seconds:g} s")
+        if seconds <= 0:
+            signal.abort(reason)
+        elif seconds < math.inf:
+            timer.call_later(seconds, signal, lambda late: late.abort(reason))
+        return signal
+
+    @classmethod
+    def any(cls, signals: Iterable[AbortSignal]) -> Self:
+        """A signal that is aborted when one of `signals` is, for the reason of the first.
+
+        It holds its sources, and they hold it only while somebody listens to it: what is given to a call
+        needs no other place, and leaves nothing behind when the call is over.
+        """
+        sources = tuple(dict.fromkeys(signals))
+        for each in sources:
+            if not isinstance(each, AbortSignal):
+                raise TypeError(f"any() takes AbortSignals, not {type(each).__name__}")
+        signal = cls()
+        signal._sources = sources
+        return signal
+
     @property
     def aborted(self) -> bool:
-        return "aborted" in self._state
+        return self._fact() is not None
 
     @property
     def reason(self) -> Any:
         """The object given to the first `abort`; None before it, or when none was given."""
-        aborted = self._state.get("aborted")
-        return None if aborted is None else aborted.reason
+        fact = self._fact()
+        return None if fact is None else fact.reason
 
     def abort(self, reason: Any = None) -> None:
         """Stop every call this signal was given to. The first call wins; returns at once; never raises."""
         aborted = _Aborted(reason)
-        if self._state.setdefault("aborted", aborted) is aborted:
-            self._stop_listeners(reason)
-            self._run_callbacks()
+        if self._fact() is None and self._state.setdefault("aborted", aborted) is aborted:
+            self._spread(aborted)
 
     def throw_if_aborted(self) -> None:
         """Raise `AbortError` with the reason if the signal is aborted."""
@@ -104,11 +148,17 @@ class AbortSignal:
         `sys.unraisablehook`.
         """
         key = object()
-        callbacks = self._callbacks
-        callbacks[key] = callback
+        self._callbacks[key] = callback
+        self._follow()
         if self.aborted:
             self._run_callback(key)
-        return lambda: callbacks.pop(key, None) and None
+            self._rest()
+
+        def unsubscribe() -> None:
+            self._callbacks.pop(key, None)
+            self._rest()
+
+        return unsubscribe
 
     async def wait(self) -> Any:
         """Return the reason as soon as the signal is aborted."""
@@ -135,28 +185,84 @@ class AbortSignal:
     def __repr__(self) -> str:
         return f"<AbortSignal {'aborted' if self.aborted else 'open'}>"
 
+    def _fact(self) -> _Aborted | None:
+        """The abort that counts: this signal's own, or the first of its sources'."""
+        fact = self._state.get("aborted")
+        if fact is None and self._sources:
+            facts = [each for source in self._sources if (each := source._fact()) is not None]
+            if facts:
+                first = min(facts, key=lambda each: each.number)
+                fact = self._state.setdefault("aborted", first)
+        return fact
+
+    # who is told
+
     def _listen(self, listener: Listener) -> None:
         """Tell `listener` of an abort, also of one that has happened already."""
         self._listeners[id(listener)] = weakref.ref(listener)
+        self._follow()
         if self.aborted:
-            self._stop_listeners(self.reason)
+            self._settle(self._cut(self.reason))
+            self._rest()
 
     def _forget(self, listener: Listener) -> None:
         self._listeners.pop(id(listener), None)
+        self._rest()
 
-    def _stop_listeners(self, reason: Any) -> None:
+    def _is_heard(self) -> bool:
+        return bool(self._listeners or self._callbacks or self._followers)
+
+    def _follow(self) -> None:
+        """Stand with the sources, since somebody listens."""
+        for source in self._sources:
+            source._followers[id(self)] = self
+            source._follow()
+
+    def _rest(self) -> None:
+        """Leave the sources, if nobody listens any more."""
+        while self._sources and not self._is_heard():
+            for source in self._sources:
+                source._followers.pop(id(self), None)
+                source._rest()
+            if not self._is_heard():
+                break
+            self._follow()  # somebody came meanwhile
+            if (fact := self._fact()) is not None:
+                self._spread(fact)
+
+    def _spread(self, fact: _Aborted) -> None:
+        """Sockets first, then loops, then callbacks; of this signal and of all that follow it."""
+        told = self._reached(fact)
+        stopped = [listener for signal in told for listener in signal._cut(fact.reason)]
+        self._settle(stopped)
+        for signal in told:
+            for key in list(signal._callbacks):
+                signal._run_callback(key)
+        for signal in told:
+            signal._rest()
+
+    def _reached(self, fact: _Aborted) -> list[AbortSignal]:
+        """This signal and its followers, those aborted by this very fact."""
+        told = [self]
+        for key in list(self._followers):
+            follower = self._followers.pop(key, None)
+            if follower is not None and follower._state.setdefault("aborted", fact) is fact:
+                told += follower._reached(fact)
+        return told
+
+    def _cut(self, reason: Any) -> list[Listener]:
+        """Shut the sockets of those who listen; they are told no more."""
         stopped: list[Listener] = []
         for key in list(self._listeners):
             reference = self._listeners.pop(key, None)
             listener = None if reference is None else reference()
             if listener is not None and listener.signal_cut(reason):
                 stopped.append(listener)
+        return stopped
+
+    def _settle(self, stopped: list[Listener]) -> None:
         for listener in stopped:
             listener.signal_settle()
-
-    def _run_callbacks(self) -> None:
-        for key in list(self._callbacks):
-            self._run_callback(key)
 
     def _run_callback(self, key: object) -> None:
         callback = self._callbacks.pop(key, None)

@@ -24,6 +24,7 @@ PACKAGE = SOURCES / "mmsp"
 LAYERS = (
     ("types", "errors", "sse", "request", "settings", "plain", "partial", "dialects"),
     ("grammar", "codecs", "wire", "checks", "credentials"),
+    ("timer",),
     ("abort_signal", "ending", "transport"),
     ("reader", "connector", "trace"),
     ("call",),
