@@ -1,0 +1,114 @@
+"""What the encoding of every wire shares: bodies, refusals, pictures, what an item may take back.
+
+A dialect names what its models refuse in rows of (part of a lower-cased model id, refused values),
+"" standing for every model. A refused value is a config key, or `key=value`; `tool_choice=list` is
+any list of names. `fast_mode` counts only when it is on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidMessageError, UnsupportedParameterError
+from ..types import UniConfig, UniMessage
+
+__all__ = [
+    "Json",
+    "Refusals",
+    "body_of",
+    "fidelity_of",
+    "given",
+    "is_fetched",
+    "is_forced",
+    "parts_of_data_url",
+    "pictures",
+    "refuse",
+    "refuse_extra_body",
+]
+
+Json = dict[str, Any]
+Refusals = tuple[tuple[str, frozenset[str]], ...]
+
+_FETCHED = re.compile(r"https?://", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,=]+=[^;,]*)*;base64,", re.IGNORECASE)
+
+
+def given(config: UniConfig) -> Json:
+    """The keys that have a value."""
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def refuse(rows: Refusals, model: str, config: Json, *, client: str) -> None:
+    """Raise for the first value of `config` that `rows` refuse for `model`."""
+    lower = model.lower()
+    refused = {value for part, values in rows if part in lower for value in values}
+    for key, value in config.items():
+        if key == "fast_mode" and not value:
+            continue
+        if key in refused or f"{key}={_form(value)}" in refused:
+            raise UnsupportedParameterError(
+                f"{model} on this endpoint does not take {key}={value!r}: leave it out",
+                client=client,
+                parameter=key,
+            )
+
+
+def refuse_extra_body(ours: frozenset[str], config: Json, *, client: str) -> None:
+    """Raise when `extra_body` sets a key that this library sets itself."""
+    if taken := sorted(ours & config.get("extra_body", {}).keys()):
+        raise UnsupportedParameterError(
+            f"extra_body may not set what this library sets itself: {', '.join(taken)}",
+            client=client,
+            parameter="extra_body",
+        )
+
+
+def is_forced(choice: Any) -> bool:
+    """Whether a tool choice makes the model call a tool."""
+    return choice not in (None, "auto", "none")
+
+
+def _form(value: Any) -> str:
+    return value if isinstance(value, str) else "list" if isinstance(value, list) else repr(value)
+
+
+def body_of(body: Json, *, client: str) -> bytes:
+    """The request's body. Raises `InvalidMessageError` for what JSON cannot carry."""
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidMessageError(
+            f"the request holds what JSON cannot carry: {error}", client=client
+        ) from None
+
+
+def fidelity_of(item: Mapping[str, Any], wire: str, host: str) -> Json:
+    """The item's fidelity if it is this wire's and host's, or names neither; else an empty one."""
+    fidelity: Json = item.get("fidelity") or {}
+    origin = (fidelity.get("wire"), fidelity.get("host"))
+    return fidelity if origin in ((wire, host), (None, None)) else {}
+
+
+def is_fetched(url: str) -> bool:
+    """Whether a picture's URL names a place on the network."""
+    return _FETCHED.match(url) is not None
+
+
+def pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
+    """The URLs of all pictures, in order."""
+    for message in messages:
+        for item in message["content_items"]:
+            if item["type"] == "image_url.done":
+                yield item["image_url"]
+            elif item["type"] == "tool_result.done":
+                yield from item.get("images") or ()
+
+
+def parts_of_data_url(url: str) -> tuple[str, str] | None:
+    """The mime type and the base64 text of `data:<mime>;base64,<text>`; None for any other URL."""
+    found = _DATA_URL.match(url)
+    return (found[1], url[found.end() :]) if found else None
