@@ -23,7 +23,7 @@ __all__ = [
     "fidelity_of",
     "given",
     "is_fetched",
-    "is_forced",
+    "json_schema",
     "parts_of_data_url",
     "pictures",
     "refuse",
@@ -33,6 +33,7 @@ __all__ = [
 Json = dict[str, Any]
 Refusals = tuple[tuple[str, frozenset[str]], ...]
 
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _FETCHED = re.compile(r"https?://", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,=]+=[^;,]*)*;base64,", re.IGNORECASE)
 
@@ -65,11 +66,6 @@ def refuse_extra_body(ours: frozenset[str], config: Json, *, client: str) -> Non
             client=client,
             parameter="extra_body",
         )
-
-
-def is_forced(choice: Any) -> bool:
-    """Whether a tool choice makes the model call a tool."""
-    return choice not in (None, "auto", "none")
 
 
 def _form(value: Any) -> str:
@@ -112,3 +108,10 @@ def parts_of_data_url(url: str) -> tuple[str, str] | None:
     """The mime type and the base64 text of `data:<mime>;base64,<text>`; None for any other URL."""
     found = _DATA_URL.match(url)
     return (found[1], url[found.end() :]) if found else None
+
+
+def json_schema(schema: Json) -> Json:
+    """The wrapping that both of OpenAI's wires want around a schema."""
+    title = schema.get("title")
+    name = _NOT_IN_A_NAME.sub("_", title)[:64] if isinstance(title, str) else ""
+    return {"name": name or "output", "schema": schema, "strict": True}
