@@ -28,6 +28,7 @@ from .encoding import (
     parts_of_data_url,
     refuse,
     refuse_extra_body,
+    versioned,
 )
 
 __all__ = ["MessagesCodec"]
@@ -67,14 +68,14 @@ class MessagesCodec:
         body = {"model": model, "stream": True, "messages": blocks.encode(messages)}
         headers = _HEADERS + (_FAST if config.get("fast_mode") else ())
         return target.request(
-            "POST", _path(target), headers, body_of(body | settings, client=client)
+            "POST", versioned(target, "v1", "/messages"), headers, body_of(body | settings, client=client)
         )
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> MessagesDecoder:
         return MessagesDecoder(assembler, self.dialect, client=client)
 
     def list_models(self, target: Target) -> HttpRequest:
-        path = _path(target).removesuffix("/messages") + "/models"
+        path = versioned(target, "v1", "/models")
         return target.request("GET", path, (("Accept", "application/json"), _VERSION))
 
     def models(self, answer: Any) -> list[str]:
@@ -143,11 +144,6 @@ _ADVICE = {
     "prompt_caching": ": leave it out",
     "tool_choice": ": name one tool, or say 'required'",
 }
-
-
-def _path(target: Target) -> str:
-    """Bases are given without the version (Anthropic's habit) and with it (everybody else's)."""
-    return "/messages" if target.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
 
 
 def _tool(tool: Json) -> Json:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidMessageError, UnsupportedParameterError
+from ..request import Target
 from ..types import UniConfig, UniMessage
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "pictures",
     "refuse",
     "refuse_extra_body",
+    "versioned",
 ]
 
 Json = dict[str, Any]
@@ -35,6 +37,7 @@ Refusals = tuple[tuple[str, frozenset[str]], ...]
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _FETCHED = re.compile(r"https?://", re.IGNORECASE)
+_VERSION = re.compile(r"/v\d\w*$")
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,=]+=[^;,]*)*;base64,", re.IGNORECASE)
 
 
@@ -115,3 +118,9 @@ def json_schema(schema: Json) -> Json:
     title = schema.get("title")
     name = _NOT_IN_A_NAME.sub("_", title)[:64] if isinstance(title, str) else ""
     return {"name": name or "output", "schema": schema, "strict": True}
+
+
+def versioned(target: Target, version: str, path: str) -> str:
+    """`path` below the API's version, unless the base URL names one: both habits are common."""
+    base = target.base_url.partition("?")[0].rstrip("/")
+    return path if _VERSION.search(base) else f"/{version}{path}"
