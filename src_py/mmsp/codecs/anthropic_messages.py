@@ -14,18 +14,17 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..dialects.messages import MessagesDialect
-from ..errors import InvalidMessageError, UnsupportedParameterError
+from ..errors import UnsupportedParameterError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .anthropic_messages_decoder import BESIDE, REDACTED, MessagesDecoder
 from .encoding import (
+    Conversation,
     Json,
     body_of,
-    fidelity_of,
     given,
     is_fetched,
-    parts_of_data_url,
     refuse,
     refuse_extra_body,
     versioned,
@@ -64,11 +63,14 @@ class MessagesCodec:
     ) -> HttpRequest:
         """The streaming request; see `mmsp.codecs.base.Codec`."""
         settings = self._settings(model, given(config), client)
-        blocks = _Blocks(self, target.host, client, images)
+        blocks = _Blocks(self.name, target.host, client, images, self.dialect)
         body = {"model": model, "stream": True, "messages": blocks.encode(messages)}
         headers = _HEADERS + (_FAST if config.get("fast_mode") else ())
         return target.request(
-            "POST", versioned(target, "v1", "/messages"), headers, body_of(body | settings, client=client)
+            "POST",
+            versioned(target, "v1", "/messages"),
+            headers,
+            body_of(body | settings, client=client),
         )
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> MessagesDecoder:
@@ -102,7 +104,7 @@ class MessagesCodec:
         if config.get("fast_mode"):
             body["speed"] = "fast"
         body |= self.dialect.caching[config.get("prompt_caching", "enable")]
-        return body | self._thinking(model, config) | config.get("extra_body", {})
+        return body | self._thinking(model, config) | dict(config.get("extra_body", {}))
 
     def _thinking(self, model: str, config: Json) -> Json:
         """The keys `thinking` and `output_config`."""
@@ -161,13 +163,8 @@ def _tool_choice(choice: str | Sequence[str]) -> Json:
 
 
 @dataclass(slots=True)
-class _Blocks:
-    """The messages of one request."""
-
-    codec: MessagesCodec
-    host: str
-    client: str
-    images: Mapping[str, str]
+class _Blocks(Conversation):
+    dialect: MessagesDialect
 
     def encode(self, messages: Sequence[UniMessage]) -> list[Json]:
         encoded: list[Json] = []
@@ -175,7 +172,7 @@ class _Blocks:
             items: list[Any] = list(message["content_items"])
             blocks = [block for item in items for block in self._item(index, item)]
             if all(block["type"] in _THOUGHTS for block in blocks):
-                raise self._invalid(index, "leaves nothing to send: add text or a tool result")
+                raise self.nothing_left(index)
             blocks.sort(
                 key=lambda block: block["type"] != "tool_result"
             )  # first, by the API's rule
@@ -183,7 +180,7 @@ class _Blocks:
         return encoded
 
     def _item(self, index: int, item: Json) -> list[Json]:
-        own = fidelity_of(item, self.codec.name, self.host)
+        own = self.own(item)
         beside: list[Json] = list(own.get(BESIDE) or ())
         match item["type"]:
             case "text.done":  # an empty text is refused
@@ -198,51 +195,32 @@ class _Blocks:
             case "tool_result.done":
                 return [self._tool_result(index, item)]
             case kind:
-                raise self._invalid(
-                    index, f"has an item of type {kind!r}, which this wire does not carry", kind
-                )
+                raise self.foreign(index, kind)
 
     def _thought(self, text: str, signature: str | None) -> list[Json]:
         if text == REDACTED:
             return [{"type": "redacted_thinking", "data": signature}] if signature else []
         if signature:
             return [{"type": "thinking", "thinking": text, "signature": signature}]
-        if self.codec.dialect.replays_unsigned_thinking and text:
+        if self.dialect.replays_unsigned_thinking and text:
             return [{"type": "thinking", "thinking": text}]
         return []
 
     def _tool_result(self, index: int, item: Json) -> Json:
-        if not item.get("tool_call_id"):
-            raise self._invalid(index, "has a tool result without tool_call_id", "tool_result")
         text = [{"type": "text", "text": item["text"]}] if item["text"] else []
         images = [self._image(index, url) for url in item.get("images") or ()]
         return {
             "type": "tool_result",
-            "tool_use_id": item["tool_call_id"],
+            "tool_use_id": self.call_id(index, item),
             "content": text + images,
         }
 
     def _image(self, index: int, url: str) -> Json:
-        url = self.images.get(url, url)
-        if is_fetched(url):
+        if is_fetched(url) and url not in self.images:
             return {"type": "image", "source": {"type": "url", "url": url}}
-        parts = parts_of_data_url(url)
-        if parts is None:
-            raise self._invalid(
-                index,
-                "has a picture that is neither an http(s) URL nor data:<mime>;base64,<data>",
-                "image_url",
-            )
-        source = {"type": "base64", "media_type": parts[0], "data": parts[1]}
+        mime_type, data = self.inline(index, url)
+        source = {"type": "base64", "media_type": mime_type, "data": data}
         return {"type": "image", "source": source}
-
-    def _invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
-        return InvalidMessageError(
-            f"messages[{index}] {what}",
-            client=self.client,
-            item_type=item_type,
-            message_index=index,
-        )
 
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})

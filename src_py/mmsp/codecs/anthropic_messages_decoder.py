@@ -1,6 +1,6 @@
 """The answer of a Messages server, event by event.
 
-    message_start  (content_block_start content_block_delta* content_block_stop)*  message_delta  message_stop
+    message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 
 A block is known by its index until another begins there; gateways leave out starts, stops and event
 names, so the data's own `type` decides and what is missing is made up. What stands in a start already
@@ -19,16 +19,13 @@ from ..dialects.messages import MessagesDialect
 from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
-from .forgiving import EventReader, plain, whole_characters
-from .halves import Halves
-from .http_error import Complaint, complaint, stream_error
+from .forgiving import EventReader
+from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
 
 __all__ = ["BESIDE", "REDACTED", "MessagesDecoder"]
 
 REDACTED = "_REDACTED_THINKING"  # the text of thinking that came sealed
 BESIDE = "beside"  # in fidelity: the server-side blocks that came before the item
-
-_SHOWN = 200  # characters of an answer that cannot be read
 
 _FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -87,8 +84,6 @@ class Event(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_EVENTS = EventReader(Event)
-_read = _EVENTS.exact
 _ANSWERS = EventReader(Message)
 
 
@@ -103,42 +98,23 @@ class _Open:
     pieces: list[str] = field(default_factory=list)  # of that block's input
 
 
-class MessagesDecoder:
+class MessagesDecoder(WireDecoder[Event]):
     """Tells `assembler` what a Messages server says. `terminal` is set by `message_stop`."""
 
+    events = EventReader(Event)
+    grows = frozenset({"text", "thinking", "partial_json"})
+
     def __init__(self, assembler: Assembler, dialect: MessagesDialect, *, client: str) -> None:
-        self.terminal = False
-        self._assembler = assembler
+        super().__init__(assembler, client=client)
         self._input_usage_at_end = dialect.input_usage_at_end
-        self._client = client
-        self._halves = Halves()
         self._open: dict[int, _Open] = {}
         self._blocks = 0
         self._beside: list[dict[str, Any]] = []  # server-side blocks that no item has taken yet
 
-    def feed(self, event: str, data: bytes) -> None:
-        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
-        if self.terminal:
-            return
-        try:
-            read = _read(data)
-        except (ValueError, RecursionError):
-            if (found := self._odd(event, data)) is None:
-                return
-            read = found
-        if read.type == "content_block_delta" and read.delta is not None:
-            self._delta(read.index or 0, read.delta, data)
-        else:
-            self._other(event, read, data)
-
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole message, or what went wrong instead."""
-        try:
-            answer = plain(body)
-        except ValueError:
-            answer = None
-        if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client)
+        answer = plain_or_none(body)
+        self._complain(answer)
         if not isinstance(answer, dict) or not isinstance(answer.get("content"), list):
             raise self._unreadable("neither a stream nor a message", body)
         message = _ANSWERS.forgive(answer, self._mend)
@@ -153,22 +129,31 @@ class MessagesDecoder:
 
     # ---- events
 
+    def _event(self, event: str, read: Event, data: bytes) -> None:
+        if read.type == "content_block_delta" and read.delta is not None:
+            self._delta(read.index or 0, read.delta)
+        else:
+            self._other(event, read, data)
+
+    def _end_mark(self) -> None:
+        self._stop_all()
+        self.terminal = True
+
     def _other(self, event: str, read: Event, data: bytes) -> None:
         match read.type or event:
             case "content_block_start":
-                if read.content_block is not None:
-                    raw = _content_block(data) if _is_aside(read.content_block.type) else {}
-                    self._start(read.index or 0, read.content_block, raw)
+                if (block := read.content_block) is not None:
+                    raw = object_in(data, "content_block") if _is_aside(block.type) else {}
+                    self._start(read.index or 0, block, raw)
             case "content_block_stop":
                 self._stop(read.index or 0)
             case "message_start":
                 if read.message is not None:
                     self._message(read.message)
             case "message_delta":
-                self._end(read.delta and read.delta.stop_reason, read.usage)
+                self._end(read.delta.stop_reason if read.delta else None, read.usage)
             case "message_stop":
-                self._stop_all()
-                self.terminal = True
+                self._end_mark()
             case "ping" | "content_block_delta":
                 pass
             case _:
@@ -206,7 +191,7 @@ class MessagesDecoder:
             case kind:
                 say.unknown(kind)
 
-    def _delta(self, index: int, delta: Delta, data: bytes) -> None:
+    def _delta(self, index: int, delta: Delta) -> None:
         opened = self._open.get(index) or self._made_up(index, delta)
         say = self._assembler
         if opened.aside is not None:
@@ -288,43 +273,11 @@ class MessagesDecoder:
         taken, self._beside = self._beside, []
         return {BESIDE: taken} if taken else {}
 
-    # ---- what does not fit
-
-    def _odd(self, event: str, data: bytes) -> Event | None:
-        """Data that is no event as documented: an end mark, a heartbeat, or an imitator's form."""
-        text = data.strip()
-        if text.startswith(b"[DONE]"):
-            self._stop_all()
-            self.terminal = True
-            return None
-        if not text or text.startswith(b":"):
-            return None
-        try:
-            answer = plain(data)
-        except ValueError:
-            if event == "error":
-                raise stream_error(Complaint(_shown(data)), client=self._client) from None
-            raise self._unreadable("no JSON", data) from None
-        if not isinstance(answer, dict):
-            return None
-        index = answer.get("index")
-        return _EVENTS.forgive(answer, lambda name, text: self._mend(name, text, index))
-
-    def _mend(self, name: str, text: str, index: Any = None) -> str:
-        grows = name in ("text", "thinking", "partial_json")
-        return self._halves.mend((index, name), text) if grows else whole_characters(text)
-
     def _unknown(self, event: str, read: Event, data: bytes) -> None:
         """An event of no known type: a failure in whatever form, or something new."""
         if event == "error" or read.type == "error" or read.error is not None:
-            answer = _plain_or_none(data)
-            found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-            raise stream_error(found, client=self._client)
-        self._assembler.unknown(read.type or event or _shown(data))
-
-    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        shown = repr(_shown(data)) if data else "it is empty"
-        return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
+            raise self._reported(data)
+        self._assembler.unknown(read.type or event or shown(data))
 
 
 _IGNORED_DELTAS = frozenset({"citations_delta", "compaction_delta", None})
@@ -334,11 +287,6 @@ _ASIDE = frozenset({"server_tool_use", "mcp_tool_use", "container_upload", "comp
 def _is_aside(kind: str | None) -> bool:
     """Whether a block is a server-side tool's: its use or its result."""
     return kind is not None and (kind in _ASIDE or kind.endswith("_tool_result"))
-
-
-def _content_block(data: bytes) -> dict[str, Any]:
-    block = plain(data).get("content_block")
-    return block if isinstance(block, dict) else {}
 
 
 def _with_input(block: dict[str, Any], text: str) -> dict[str, Any]:
@@ -359,14 +307,3 @@ def _arguments(raw: msgspec.Raw | None) -> str:
 
 def _objects(values: list[Any]) -> list[dict[str, Any]]:
     return [each for each in values if isinstance(each, dict)]
-
-
-def _plain_or_none(data: bytes) -> Any:
-    try:
-        return plain(data)
-    except ValueError:
-        return None
-
-
-def _shown(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -18,14 +19,13 @@ from ..request import Target
 from ..types import UniConfig, UniMessage
 
 __all__ = [
+    "Conversation",
     "Json",
     "Refusals",
     "body_of",
-    "fidelity_of",
     "given",
     "is_fetched",
     "json_schema",
-    "parts_of_data_url",
     "pictures",
     "refuse",
     "refuse_extra_body",
@@ -85,13 +85,6 @@ def body_of(body: Json, *, client: str) -> bytes:
         ) from None
 
 
-def fidelity_of(item: Mapping[str, Any], wire: str, host: str) -> Json:
-    """The item's fidelity if it is this wire's and host's, or names neither; else an empty one."""
-    fidelity: Json = item.get("fidelity") or {}
-    origin = (fidelity.get("wire"), fidelity.get("host"))
-    return fidelity if origin in ((wire, host), (None, None)) else {}
-
-
 def is_fetched(url: str) -> bool:
     """Whether a picture's URL names a place on the network."""
     return _FETCHED.match(url) is not None
@@ -107,12 +100,6 @@ def pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
                 yield from item.get("images") or ()
 
 
-def parts_of_data_url(url: str) -> tuple[str, str] | None:
-    """The mime type and the base64 text of `data:<mime>;base64,<text>`; None for any other URL."""
-    found = _DATA_URL.match(url)
-    return (found[1], url[found.end() :]) if found else None
-
-
 def json_schema(schema: Json) -> Json:
     """The wrapping that both of OpenAI's wires want around a schema."""
     title = schema.get("title")
@@ -124,3 +111,62 @@ def versioned(target: Target, version: str, path: str) -> str:
     """`path` below the API's version, unless the base URL names one: both habits are common."""
     base = target.base_url.partition("?")[0].rstrip("/")
     return path if _VERSION.search(base) else f"/{version}{path}"
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The messages of one request on their way into a wire's form: what the encoders have in common.
+
+    `images` has the `data:` URL of every picture that was fetched.
+    """
+
+    wire: str
+    host: str
+    client: str
+    images: Mapping[str, str]
+
+    def own(self, item: Mapping[str, Any]) -> Json:
+        """The item's fidelity if it is this wire's and host's, or names neither; else an empty one."""
+        fidelity: Json = item.get("fidelity") or {}
+        origin = (fidelity.get("wire"), fidelity.get("host"))
+        return fidelity if origin in ((self.wire, self.host), (None, None)) else {}
+
+    def call_id(self, index: int, item: Mapping[str, Any]) -> str:
+        """The id of the call that a tool result answers."""
+        call_id: str | None = item.get("tool_call_id")
+        if not call_id:
+            raise self.invalid(index, "has a tool result without tool_call_id", "tool_result")
+        return call_id
+
+    def picture(self, index: int, url: str) -> str:
+        """The http(s) or `data:` URL of a picture, the latter if it was fetched."""
+        url = self.images.get(url, url)
+        if not is_fetched(url) and not url.startswith("data:"):
+            raise self.invalid(index, "has a picture that is no http(s) or data: URL", "image_url")
+        return url
+
+    def inline(self, index: int, url: str) -> tuple[str, str]:
+        """The mime type and the base64 text of a picture that has to travel with the request."""
+        url = self.picture(index, url)
+        found = _DATA_URL.match(url)
+        if found is None:
+            raise self.invalid(
+                index, "has a picture that is not data:<mime type>;base64,<data>", "image_url"
+            )
+        return found[1], url[found.end() :]
+
+    def nothing_left(self, index: int) -> InvalidMessageError:
+        return self.invalid(index, "leaves nothing to send: add text or a tool result")
+
+    def foreign(self, index: int, kind: str) -> InvalidMessageError:
+        return self.invalid(
+            index, f"has an item of type {kind!r}, which this wire does not carry", kind
+        )
+
+    def invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
+        return InvalidMessageError(
+            f"messages[{index}] {what}",
+            client=self.client,
+            item_type=item_type,
+            message_index=index,
+        )

@@ -20,17 +20,15 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ..dialects.google import GoogleDialect
-from ..errors import InvalidMessageError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .encoding import (
+    Conversation,
     Json,
     body_of,
-    fidelity_of,
     given,
     is_fetched,
-    parts_of_data_url,
     pictures,
     refuse,
     refuse_extra_body,
@@ -39,7 +37,14 @@ from .encoding import (
 from .google_generate_content_decoder import BESIDE, GenerateContentDecoder
 from .google_speech import is_speech, script, turns, voices
 
-__all__ = ["GenerateContentCodec", "stand_in_signature"]
+__all__ = [
+    "Contents",
+    "GenerateContentCodec",
+    "embedding_body",
+    "is_embedding",
+    "model_path",
+    "stand_in_signature",
+]
 
 _HEADERS = (("Content-Type", "application/json"),)
 _OURS = frozenset({"contents"})  # not for `extra_body`
@@ -53,6 +58,26 @@ _GENERATION = {
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 stand_in_signature = "skip_thought_signature_validator"
+
+
+def is_embedding(model: str) -> bool:
+    return "embedding" in model.lower()
+
+
+def embedding_body(model: str, contents: list[Json], config: Json) -> Json:
+    """The body that asks for a vector a content."""
+    common: Json = {"model": _own_path(model)}
+    if dimensions := config.get("embedding_config", {}).get("dimensions"):
+        common["outputDimensionality"] = dimensions
+    return {"requests": [{**common, "content": content} for content in contents]}
+
+
+def model_path(target: Target, version: str, model: str, method: str) -> str:
+    return versioned(target, version, f"/{quote(_own_path(model), safe='/:@')}{method}")
+
+
+def _own_path(model: str) -> str:
+    return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +106,17 @@ class GenerateContentCodec:
         settings = given(config)
         refuse(self.dialect.refuses, model, settings, client=client)
         refuse_extra_body(_OURS, settings, client=client)
-        if is_speech(model):
+        contents = Contents(self.name, target.host, client, images)
+        method = ":streamGenerateContent?alt=sse"
+        if is_embedding(model):
+            body = embedding_body(model, contents.encode(messages), settings)
+            method = ":batchEmbedContents"
+        elif is_speech(model):
             body = self._speech(model, messages, settings, client)
         else:
-            contents = _Contents(self, target.host, client, images)
             body = {"contents": contents.encode(messages), **self._settings(model, settings)}
         body |= settings.get("extra_body", {})
-        path = self._model_path(target, model, ":streamGenerateContent?alt=sse")
+        path = model_path(target, self.dialect.version, model, method)
         return target.request("POST", path, _HEADERS, body_of(body, client=client))
 
     def decoder(
@@ -103,11 +132,6 @@ class GenerateContentCodec:
         return [each["name"].rpartition("/")[2] for each in listed]
 
     # ---- config
-
-    def _model_path(self, target: Target, model: str, method: str) -> str:
-        own = model.startswith(("models/", "tunedModels/"))
-        name = quote(model if own else f"models/{model}", safe="/:@")
-        return versioned(target, self.dialect.version, f"/{name}{method}")
 
     def _settings(self, model: str, config: Json) -> Json:
         body: Json = {}
@@ -191,13 +215,9 @@ def _speech_config(chosen: list[Json]) -> Json:
 
 
 @dataclass(slots=True)
-class _Contents:
-    """The contents of one request; remembers the names of the calls that results answer."""
+class Contents(Conversation):
+    """Remembers the names of the calls that results answer."""
 
-    codec: GenerateContentCodec
-    host: str
-    client: str
-    images: Mapping[str, str]
     called: dict[str, str] = field(default_factory=dict)
 
     def encode(self, messages: Sequence[UniMessage]) -> list[Json]:
@@ -208,14 +228,14 @@ class _Contents:
             if message["role"] == "assistant":
                 parts = _with_signatures(parts)
             if all(part.get("thought") for part in parts):
-                raise self._invalid(index, "leaves nothing to send: add text or a tool result")
+                raise self.nothing_left(index)
             role = "user" if message["role"] == "user" else "model"
             runs = groupby(parts, key=lambda part: "functionResponse" in part)
             encoded += ({"role": role, "parts": list(run)} for _, run in runs)
         return encoded
 
     def _parts(self, index: int, item: Json) -> Iterator[Json]:
-        own = fidelity_of(item, self.codec.name, self.host)
+        own = self.own(item)
         signed = _signed(own)
         yield from own.get(BESIDE) or ()
         match item["type"]:
@@ -234,9 +254,7 @@ class _Contents:
             case "tool_result.done":
                 yield {"functionResponse": self._response(index, item)}
             case kind:
-                raise self._invalid(
-                    index, f"has an item of type {kind!r}, which this wire does not carry", kind
-                )
+                raise self.foreign(index, kind)
 
     def _call(self, item: Json) -> Json:
         name, call_id = item["name"], item["tool_call_id"]
@@ -244,31 +262,15 @@ class _Contents:
         return {**_id(call_id, name), "name": name, "args": item["arguments"]}
 
     def _response(self, index: int, item: Json) -> Json:
-        call_id = item.get("tool_call_id")
-        if not call_id:
-            raise self._invalid(index, "has a tool result without tool_call_id", "tool_result")
+        call_id = self.call_id(index, item)
         name = self.called.get(call_id, call_id)
         made = {**_id(call_id, name), "name": name, "response": {"result": item["text"]}}
         images = [self._image(index, url) for url in item.get("images") or ()]
         return made | ({"parts": images} if images else {})
 
     def _image(self, index: int, url: str) -> Json:
-        parts = parts_of_data_url(self.images.get(url, url))
-        if parts is None:
-            raise self._invalid(
-                index,
-                "has a picture that is neither an http(s) URL nor data:<mime>;base64,<data>",
-                "image_url",
-            )
-        return {"inlineData": {"mimeType": parts[0], "data": parts[1]}}
-
-    def _invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
-        return InvalidMessageError(
-            f"messages[{index}] {what}",
-            client=self.client,
-            item_type=item_type,
-            message_index=index,
-        )
+        mime_type, data = self.inline(index, url)
+        return {"inlineData": {"mimeType": mime_type, "data": data}}
 
 
 def _id(call_id: str, name: str) -> Json:

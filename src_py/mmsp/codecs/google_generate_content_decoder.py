@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from typing import Any
 
 import msgspec
@@ -19,15 +20,14 @@ import msgspec
 from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
-from .forgiving import EventReader, plain, whole_characters
-from .halves import Halves
-from .http_error import Complaint, complaint, stream_error
+from .forgiving import EventReader, plain
+from .openai_embedding import vector
+from .wire_decoder import WireDecoder, plain_or_none, shown
 
-__all__ = ["BESIDE", "GenerateContentDecoder"]
+__all__ = ["BESIDE", "GenerateContentDecoder", "embeddings"]
 
 BESIDE = "beside"  # in fidelity: the parts of code execution that came before the item
 
-_SHOWN = 200  # characters of an answer that cannot be read
 _UNKNOWN_MIME = "application/octet-stream"
 
 _FINISH: dict[str, FinishReason] = {
@@ -92,50 +92,39 @@ class Chunk(msgspec.Struct, gc=False, rename="camel"):
     error: Any = None
 
 
-_CHUNKS = EventReader(Chunk)
-_read = _CHUNKS.exact
+class GenerateContentDecoder(WireDecoder[Chunk]):
+    """Tells `assembler` what generateContent says. Never `terminal`."""
 
-
-class GenerateContentDecoder:
-    """Tells `assembler` what generateContent says."""
-
-    terminal = False
+    events = EventReader(Chunk)
+    grows = frozenset({"text"})
 
     def __init__(self, assembler: Assembler, *, client: str) -> None:
-        self._assembler = assembler
-        self._client = client
-        self._halves = Halves()
+        super().__init__(assembler, client=client)
         self._signed = 0  # counts the items that a signature has ended
         self._calls: dict[str, int] = {}  # by name, of those that came without an id
         self._count = 0
         self._beside: list[Any] = []
         self._took_beside = False  # the open item's fidelity is fixed already
 
-    def feed(self, event: str, data: bytes) -> None:
-        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
-        try:
-            chunk = _read(data)
-        except (ValueError, RecursionError):
-            if (found := self._odd(event, data)) is None:
-                return
-            chunk = found
-        if chunk.error is not None or event == "error":
-            raise self._reported(data)
-        self._chunk(chunk, data)
-
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream of events: one chunk, or a list of them."""
-        answer = _plain_or_none(body)
-        if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client)
+        answer = plain_or_none(body)
+        self._complain(answer)
+        if isinstance(answer, dict) and isinstance(answer.get("embeddings"), list):
+            self.terminal = embeddings(self._assembler, answer["embeddings"], client=self._client)
+            return
         chunks = answer if isinstance(answer, list) else [answer]
         for each in chunks:
             if not isinstance(each, dict) or not ({"candidates", "promptFeedback"} & each.keys()):
                 raise self._unreadable("neither a stream nor an answer of the model", body)
-            chunk = _CHUNKS.forgive(each, self._mend)
-            self._chunk(chunk, msgspec.json.encode(each))
+            self._event("", self._forgiven(each), json.dumps(each).encode())
 
     # ---- a chunk
+
+    def _event(self, event: str, read: Chunk, data: bytes) -> None:
+        if read.error is not None or event == "error":
+            raise self._reported(data)
+        self._chunk(read, data)
 
     def _chunk(self, chunk: Chunk, data: bytes) -> None:
         for candidate in chunk.candidates or ():
@@ -166,11 +155,12 @@ class GenerateContentDecoder:
         elif part.inline_data is not None:
             self._data(part, part.inline_data)
         elif part.executable_code is not None or part.code_execution_result is not None:
-            self._beside.append(_part_of(data, number))
+            if (raw := _part_of(data, number)) is not None:
+                self._beside.append(raw)
         elif part.thought_signature:
             self._assembler.text(("text", self._signed), "", self._fidelity(part))
         else:
-            self._assembler.unknown(_shown(data))
+            self._assembler.unknown(shown(data))
         if part.thought_signature:
             self._next_item()
 
@@ -234,49 +224,21 @@ class GenerateContentDecoder:
             response=usage.candidates_token_count,
         )
 
-    # ---- what does not fit
 
-    def _odd(self, event: str, data: bytes) -> Chunk | None:
-        """Data that is no chunk as documented: an end mark, a heartbeat, or an imitator's form."""
-        text = data.strip()
-        if not text or text.startswith((b":", b"[DONE]")):
-            return None
-        try:
-            answer = plain(data)
-        except ValueError:
-            if event == "error":
-                raise stream_error(Complaint(_shown(data)), client=self._client) from None
-            raise self._unreadable("no JSON", data) from None
-        if isinstance(answer, list) and len(answer) == 1:
-            answer = answer[0]
-        return _CHUNKS.forgive(answer, self._mend) if isinstance(answer, dict) else None
-
-    def _mend(self, name: str, text: str) -> str:
-        return self._halves.mend(name, text) if name == "text" else whole_characters(text)
-
-    def _reported(self, data: bytes) -> Exception:
-        answer = _plain_or_none(data)
-        found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-        return stream_error(found, client=self._client)
-
-    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        shown = repr(_shown(data)) if data else "it is empty"
-        return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
+def embeddings(assembler: Assembler, found: list[Any], *, client: str) -> bool:
+    """Tell the vectors of an answer to `batchEmbedContents`, which has no events and no usage."""
+    for place, each in enumerate(found):
+        values = each.get("values") if isinstance(each, dict) else None
+        assembler.embedding(place, vector(values, client=client))
+    assembler.finish("stop")
+    return True
 
 
 def _part_of(data: bytes, number: int) -> Any:
-    """The part as it came."""
-    candidates = plain(data)["candidates"]
-    first = next(each for each in candidates if not each.get("index"))
-    return first["content"]["parts"][number]
-
-
-def _plain_or_none(data: bytes) -> Any:
+    """The part as it came, with all that is not read; None where the chunk is not as documented."""
     try:
-        return plain(data)
-    except ValueError:
+        candidates = plain(data)["candidates"]
+        first = next(each for each in candidates if not each.get("index"))
+        return first["content"]["parts"][number]
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return None
-
-
-def _shown(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]

@@ -15,23 +15,27 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..dialects.google import GoogleDialect
-from ..errors import InvalidMessageError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .encoding import (
+    Conversation,
     Json,
     body_of,
-    fidelity_of,
     given,
     is_fetched,
-    parts_of_data_url,
     pictures,
     refuse,
     refuse_extra_body,
     versioned,
 )
-from .google_generate_content import stand_in_signature
+from .google_generate_content import (
+    Contents,
+    embedding_body,
+    is_embedding,
+    model_path,
+    stand_in_signature,
+)
 from .google_interactions_decoder import BESIDE, InteractionsDecoder
 from .google_speech import is_speech, script, turns, voices
 
@@ -75,13 +79,15 @@ class InteractionsCodec:
         settings = given(config)
         refuse(self.dialect.refuses, model, settings, client=client)
         refuse_extra_body(_OURS, settings, client=client)
+        if is_embedding(model):
+            return self._embedding(model, messages, settings, target, client, images)
         body: Json = {"model": model, "stream": True, "store": False}
         if settings.get("fast_mode"):
             body["service_tier"] = "priority"
         if is_speech(model):
             body |= self._speech(model, messages, settings, client)
         else:
-            steps = _Steps(self, target.host, client, images)
+            steps = _Steps(self.name, target.host, client, images)
             body |= {"input": steps.encode(messages), **self._settings(model, settings)}
         body |= settings.get("extra_body", {})
         path = versioned(target, self.dialect.version, "/interactions")
@@ -120,6 +126,21 @@ class InteractionsCodec:
         if form := _response_format(config):
             body["response_format"] = form
         return body
+
+    def _embedding(
+        self,
+        model: str,
+        messages: Sequence[UniMessage],
+        config: Json,
+        target: Target,
+        client: str,
+        images: Mapping[str, str],
+    ) -> HttpRequest:
+        """Embeddings have no wire but generateContent's."""
+        contents = Contents(self.name, target.host, client, images).encode(messages)
+        body = embedding_body(model, contents, config) | config.get("extra_body", {})
+        path = model_path(target, self.dialect.version, model, ":batchEmbedContents")
+        return target.request("POST", path, _HEADERS[:1], body_of(body, client=client))
 
     # ---- speech
 
@@ -177,13 +198,9 @@ def _response_format(config: Json) -> list[Json]:
 
 
 @dataclass(slots=True)
-class _Steps:
-    """The steps of one request; remembers the names of the calls that results answer."""
+class _Steps(Conversation):
+    """Remembers the names of the calls that results answer."""
 
-    codec: InteractionsCodec
-    host: str
-    client: str
-    images: Mapping[str, str]
     called: dict[str, str] = field(default_factory=dict)
 
     def encode(self, messages: Sequence[UniMessage]) -> list[Json]:
@@ -196,12 +213,12 @@ class _Steps:
                 self._item(run, index, item)
             steps = run.end()
             if all(step["type"] == "thought" for step in steps):
-                raise self._invalid(index, "leaves nothing to send: add text or a tool result")
+                raise self.nothing_left(index)
             encoded += steps if is_user else _opened_by_thought(steps)
         return encoded
 
     def _item(self, run: _Run, index: int, item: Json) -> None:
-        own = fidelity_of(item, self.codec.name, self.host)
+        own = self.own(item)
         signature = own.get("signature")
         for step in own.get(BESIDE) or ():
             run.step(step)
@@ -224,9 +241,7 @@ class _Steps:
             case "tool_result.done":
                 run.step(self._result(index, item))
             case _:
-                raise self._invalid(
-                    index, f"has an item of type {kind!r}, which this wire does not carry", kind
-                )
+                raise self.foreign(index, kind)
 
     def _call(self, item: Json) -> Json:
         self.called[item["tool_call_id"]] = item["name"]
@@ -238,9 +253,7 @@ class _Steps:
         }
 
     def _result(self, index: int, item: Json) -> Json:
-        call_id = item.get("tool_call_id")
-        if not call_id:
-            raise self._invalid(index, "has a tool result without tool_call_id", "tool_result")
+        call_id = self.call_id(index, item)
         result: Any = item["text"]
         if images := item.get("images"):
             text = [{"type": "text", "text": item["text"]}] if item["text"] else []
@@ -253,22 +266,7 @@ class _Steps:
         }
 
     def _image(self, index: int, url: str) -> Json:
-        parts = parts_of_data_url(self.images.get(url, url))
-        if parts is None:
-            raise self._invalid(
-                index,
-                "has a picture that is neither an http(s) URL nor data:<mime>;base64,<data>",
-                "image_url",
-            )
-        return _media(*parts)
-
-    def _invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
-        return InvalidMessageError(
-            f"messages[{index}] {what}",
-            client=self.client,
-            item_type=item_type,
-            message_index=index,
-        )
+        return _media(*self.inline(index, url))
 
 
 class _Run:

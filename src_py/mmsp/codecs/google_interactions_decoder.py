@@ -18,15 +18,14 @@ import msgspec
 from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
-from .forgiving import EventReader, plain, whole_characters
-from .halves import Halves
-from .http_error import Complaint, complaint, stream_error
+from .forgiving import EventReader
+from .google_generate_content_decoder import embeddings
+from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
 
 __all__ = ["BESIDE", "InteractionsDecoder"]
 
 BESIDE = "beside"  # in fidelity: the built-in tools' steps that came before the item
 
-_SHOWN = 200  # characters of an answer that cannot be read
 _PICTURE = "image/jpeg"  # when no mime type is given
 
 _FINISH: dict[str, FinishReason] = {
@@ -88,46 +87,30 @@ class Event(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_EVENTS = EventReader(Event)
-_read = _EVENTS.exact
 _ANSWERS = EventReader(Interaction)
 
 
-class InteractionsDecoder:
+class InteractionsDecoder(WireDecoder[Event]):
     """Tells `assembler` what Interactions says. `terminal` is set by its last event."""
 
+    events = EventReader(Event)
+    grows = frozenset({"text", "arguments"})
+
     def __init__(self, assembler: Assembler, *, client: str) -> None:
-        self.terminal = False
-        self._assembler = assembler
-        self._client = client
-        self._halves = Halves()
+        super().__init__(assembler, client=client)
         self._steps = 0
         self._ids: dict[int, int] = {}  # of the steps under way, by index
         self._last: dict[int, tuple[Any, str]] = {}  # what each step said last: its item and kind
         self._aside: dict[int, dict[str, Any]] = {}
         self._beside: list[Any] = []
 
-    def feed(self, event: str, data: bytes) -> None:
-        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
-        if self.terminal:
-            return
-        try:
-            read = _read(data)
-        except (ValueError, RecursionError):
-            if (found := self._odd(event, data)) is None:
-                return
-            read = found
-        kind = read.event_type or event
-        if kind == "step.delta" and read.delta is not None:
-            self._delta(read.index or 0, read.delta)
-        else:
-            self._other(kind, read, data)
-
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole interaction, or what went wrong instead."""
-        answer = _plain_or_none(body)
-        if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client)
+        answer = plain_or_none(body)
+        self._complain(answer)
+        if isinstance(answer, dict) and isinstance(answer.get("embeddings"), list):
+            self.terminal = embeddings(self._assembler, answer["embeddings"], client=self._client)
+            return
         if not isinstance(answer, dict) or not ({"steps", "outputs"} & answer.keys()):
             raise self._unreadable("neither a stream nor an interaction", body)
         interaction = _ANSWERS.forgive(answer, self._mend)
@@ -139,11 +122,18 @@ class InteractionsDecoder:
 
     # ---- events
 
+    def _event(self, event: str, read: Event, data: bytes) -> None:
+        kind = read.event_type or event
+        if kind == "step.delta" and read.delta is not None:
+            self._delta(read.index or 0, read.delta)
+        else:
+            self._other(kind, read, data)
+
     def _other(self, kind: str, read: Event, data: bytes) -> None:
         match kind:
             case "step.start":
                 if read.step is not None:
-                    raw = _step_of(data) if read.step.type not in _OURS else {}
+                    raw = object_in(data, "step") if read.step.type not in _OURS else {}
                     self._start(read.index or 0, read.step, raw)
             case "step.stop":
                 self._stop(read.index or 0)
@@ -157,7 +147,7 @@ class InteractionsDecoder:
             case "interaction.created" | "interaction.status_update" | "step.delta":
                 pass
             case _:
-                self._assembler.unknown(kind or _shown(data))
+                self._assembler.unknown(kind or shown(data))
 
     def _start(self, index: int, step: Step, raw: dict[str, Any]) -> None:
         self._stop(index)
@@ -291,58 +281,11 @@ class InteractionsDecoder:
         taken, self._beside = self._beside, []
         return {BESIDE: taken} if taken else {}
 
-    # ---- what does not fit
-
-    def _odd(self, event: str, data: bytes) -> Event | None:
-        """Data that is no event as documented: the end mark, a heartbeat, or an imitator's form."""
-        text = data.strip()
-        if not text or text.startswith((b":", b"[DONE]")):
-            return None
-        try:
-            answer = plain(data)
-        except ValueError:
-            if event == "error":
-                raise stream_error(Complaint(_shown(data)), client=self._client) from None
-            raise self._unreadable("no JSON", data) from None
-        if not isinstance(answer, dict):
-            return None
-        index = answer.get("index")
-        return _EVENTS.forgive(answer, lambda name, text: self._mend(name, text, index))
-
-    def _mend(self, name: str, text: str, index: Any = None) -> str:
-        grows = name in ("text", "arguments")
-        return self._halves.mend((index, name), text) if grows else whole_characters(text)
-
-    def _reported(self, data: bytes) -> Exception:
-        answer = _plain_or_none(data)
-        found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-        return stream_error(found, client=self._client)
-
-    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        shown = repr(_shown(data)) if data else "it is empty"
-        return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
-
 
 _OURS = frozenset({"function_call", "thought", "model_output", None})
-
-
-def _step_of(data: bytes) -> dict[str, Any]:
-    step = plain(data).get("step")
-    return step if isinstance(step, dict) else {}
 
 
 def _arguments(raw: msgspec.Raw | None) -> str:
     """A start's arguments as text; an empty object says nothing, the pieces are to come."""
     text = bytes(raw).decode().strip() if raw is not None else ""
     return "" if text in ("", "null") or text.replace(" ", "") == "{}" else text
-
-
-def _plain_or_none(data: bytes) -> Any:
-    try:
-        return plain(data)
-    except ValueError:
-        return None
-
-
-def _shown(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]

@@ -16,16 +16,15 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..dialects.responses import ResponsesDialect
-from ..errors import InvalidMessageError, UnsupportedContentError, UnsupportedParameterError
+from ..errors import UnsupportedContentError, UnsupportedParameterError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .encoding import (
+    Conversation,
     Json,
     body_of,
-    fidelity_of,
     given,
-    is_fetched,
     json_schema,
     refuse,
     refuse_extra_body,
@@ -69,7 +68,7 @@ class ResponsesCodec:
     ) -> HttpRequest:
         """The streaming request; see `mmsp.codecs.base.Codec`."""
         settings = self._settings(model, given(config), client)
-        items = _Items(self, model, target.host, client, images)
+        items = _Items(self.name, target.host, client, images, self.dialect, model)
         body = {"model": model, "stream": True, "store": False, "input": items.encode(messages)}
         return target.request(
             "POST", "/responses", _HEADERS, body_of(body | settings, client=client)
@@ -110,7 +109,7 @@ class ResponsesCodec:
             body["text"] = {"format": {"type": "json_schema", **json_schema(schema)}}
         if config.get("fast_mode"):
             body["service_tier"] = "priority"
-        return body | config.get("extra_body", {})
+        return body | dict(config.get("extra_body", {}))
 
     def _reasoning(self, model: str, config: Json) -> Json:
         made: Json = {}
@@ -154,21 +153,16 @@ def _tool_choice(choice: str | Sequence[str]) -> Any:
 
 
 @dataclass(slots=True)
-class _Items:
-    """The input items of one request."""
-
-    codec: ResponsesCodec
+class _Items(Conversation):
+    dialect: ResponsesDialect
     model: str
-    host: str
-    client: str
-    images: Mapping[str, str]
 
     def encode(self, messages: Sequence[UniMessage]) -> list[Json]:
         encoded: list[Json] = []
         for index, message in enumerate(messages):
             made = self._message(index, message["role"], list(message["content_items"]))
             if all(item["type"] == "reasoning" for item in made):
-                raise self._invalid(index, "leaves nothing to send: add text or a tool result")
+                raise self.nothing_left(index)
             encoded += made
         return encoded
 
@@ -176,7 +170,7 @@ class _Items:
         made: list[Json] = []
         run = _Run(role)
         for item in items:
-            own = fidelity_of(item, self.codec.name, self.host)
+            own = self.own(item)
             if beside := own.get(BESIDE):
                 made += run.take()
                 made += beside
@@ -201,12 +195,10 @@ class _Items:
             case "tool_result.done":
                 return self._tool_result(index, item)
             case kind:
-                raise self._invalid(
-                    index, f"has an item of type {kind!r}, which this wire does not carry", kind
-                )
+                raise self.foreign(index, kind)
 
     def _thinking(self, text: str, own: Json) -> Json:
-        dialect = self.codec.dialect
+        dialect = self.dialect
         content = [{"type": "reasoning_text", "text": text}] if text else []
         if dialect.thinking_goes_to == "content alone":
             return {"type": "reasoning", "content": content}
@@ -223,48 +215,36 @@ class _Items:
     def _is_summary(self, own: Json) -> bool:
         if (channel := own.get("channel")) is not None:
             return bool(channel == "summary")
-        return self.codec.dialect.sealed_is_summary and "encrypted_content" in own
+        return self.dialect.sealed_is_summary and "encrypted_content" in own
 
     def _tool_result(self, index: int, item: Json) -> Json:
-        if not item.get("tool_call_id"):
-            raise self._invalid(index, "has a tool result without tool_call_id", "tool_result")
         output: Any = item["text"]
         if images := item.get("images"):
             parts = [self._image(index, url, "tool_result") for url in images]
             output = [{"type": "input_text", "text": item["text"]}, *parts]
         return {
             "type": "function_call_output",
-            "call_id": item["tool_call_id"],
+            "call_id": self.call_id(index, item),
             "output": output,
         }
 
     def _image(self, index: int, url: str, item_type: str) -> Json:
         self._refuse_image(item_type)
-        url = self.images.get(url, url)
-        if not is_fetched(url) and not url.startswith("data:"):
-            raise self._invalid(index, "has a picture that is no http(s) or data: URL", "image_url")
+        url = self.picture(index, url)
         image = {"type": "input_image", "image_url": url}
-        fine = self.codec.dialect.fine_images
+        fine = self.dialect.fine_images
         if fine and fine in self.model.lower() and needs_detail(url):
             image["detail"] = "high"
         return image
 
     def _refuse_image(self, item_type: str) -> None:
-        pattern = self.codec.dialect.text_only
+        pattern = self.dialect.text_only
         if pattern and re.fullmatch(pattern, self.model.rpartition("/")[2].lower()):
             raise UnsupportedContentError(
                 f"{self.model} sees no pictures: leave them out, or ask another model",
                 client=self.client,
                 item_type=item_type.removesuffix(".done"),
             )
-
-    def _invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
-        return InvalidMessageError(
-            f"messages[{index}] {what}",
-            client=self.client,
-            item_type=item_type,
-            message_index=index,
-        )
 
 
 class _Run:

@@ -21,15 +21,14 @@ from ..dialects.responses import ResponsesDialect
 from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
-from .forgiving import EventReader, plain, whole_characters
-from .halves import Halves
+from .forgiving import EventReader, whole_characters
 from .http_error import Complaint, complaint, stream_error
+from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
 
 __all__ = ["BESIDE", "ResponsesDecoder"]
 
 BESIDE = "beside"  # in fidelity: the built-in tools' items that came before the item
 
-_SHOWN = 200  # characters of an answer that cannot be read
 _SEALED = ("encrypted_content", "signature", "format")
 
 
@@ -87,8 +86,6 @@ class Event(msgspec.Struct, gc=False):
     error: Any = None
 
 
-_EVENTS = EventReader(Event)
-_read = _EVENTS.exact
 _ANSWERS = EventReader(Response)
 
 
@@ -103,46 +100,40 @@ class _Output:
     done: bool = False
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(WireDecoder[Event]):
     """Tells `assembler` what a Responses server says. `terminal` is set by the event that ends it."""
 
+    events = EventReader(Event)
+    grows = frozenset({"delta"})
+
     def __init__(self, assembler: Assembler, dialect: ResponsesDialect, *, client: str) -> None:
-        self.terminal = False
-        self._assembler = assembler
+        super().__init__(assembler, client=client)
         self._dialect = dialect
-        self._client = client
-        self._halves = Halves()
         self._outputs: dict[Hashable, _Output] = {}
         self._count = 0
         self._beside: list[Any] = []  # built-in tools' items that no item has taken yet
 
-    def feed(self, event: str, data: bytes) -> None:
-        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
-        if self.terminal:
+    def whole(self, body: bytes) -> None:
+        """A 200 answer that is no stream: a whole response, or what went wrong instead."""
+        answer = plain_or_none(body)
+        if isinstance(answer, dict) and isinstance(answer.get("output"), list):
+            self._end(_ANSWERS.forgive(answer, self._mend), answer)
             return
-        try:
-            read = _read(data)
-        except (ValueError, RecursionError):
-            if (found := self._odd(event, data)) is None:
-                return
-            read = found
+        self._complain(answer)
+        raise self._unreadable("neither a stream nor a response", body)
+
+    # ---- events
+
+    def _event(self, event: str, read: Event, data: bytes) -> None:
         if read.type == "response.output_text.delta":
             if read.delta:
                 self._assembler.text(self._known(read, "message").id, read.delta)
         else:
             self._other(read.type or event, read, data)
 
-    def whole(self, body: bytes) -> None:
-        """A 200 answer that is no stream: a whole response, or what went wrong instead."""
-        answer = _plain_or_none(body)
-        if isinstance(answer, dict) and isinstance(answer.get("output"), list):
-            self._end(_ANSWERS.forgive(answer, self._mend), answer)
-            return
-        if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client)
-        raise self._unreadable("neither a stream nor a response", body)
-
-    # ---- events
+    def _text_of(self, answer: dict[str, Any]) -> Hashable:
+        number = answer.get("output_index")
+        return (number if isinstance(number, int) else None, str(answer.get("type")))
 
     def _other(self, kind: str, read: Event, data: bytes) -> None:
         match kind:
@@ -164,13 +155,13 @@ class ResponsesDecoder:
             case "response.output_item.done":
                 self._done(read, data)
             case "response.completed" | "response.incomplete" | "response.failed":
-                self._end(read.response or Response(), _plain_or_none(data))
+                self._end(read.response or Response(), plain_or_none(data))
             case "error":
                 raise self._reported(data)
             case _ if read.error is not None:
                 raise self._reported(data)
             case _ if not kind.startswith(_SKIPPED):
-                self._assembler.unknown(kind or _shown(data))
+                self._assembler.unknown(kind or shown(data))
 
     def _thought(self, read: Event) -> None:
         if read.delta:
@@ -265,8 +256,8 @@ class ResponsesDecoder:
             self._count += 1
             self._assembler.text(self._count, "", self._rest())
         self._usage(response.usage)
-        reason = response.incomplete_details and response.incomplete_details.reason
-        self._assembler.finish(_finish(response.status, reason))
+        why = response.incomplete_details
+        self._assembler.finish(_finish(response.status, why.reason if why else None))
         self.terminal = True
 
     def _usage(self, usage: Usage | None) -> None:
@@ -337,10 +328,9 @@ class ResponsesDecoder:
         output.begun = True
 
     def _set_beside(self, data: bytes) -> None:
-        item = plain(data).get("item")
-        if self._dialect.keeps_reasoning and isinstance(item, dict):
-            if item.get("type") in _BUILT_IN:
-                self._beside.append(item)
+        item = object_in(data, "item")
+        if self._dialect.keeps_reasoning and item.get("type") in _BUILT_IN:
+            self._beside.append(item)
 
     def _rest(self) -> dict[str, Any]:
         """The fidelity that holds the built-in tools' items nobody has taken."""
@@ -349,39 +339,10 @@ class ResponsesDecoder:
 
     # ---- what does not fit
 
-    def _odd(self, event: str, data: bytes) -> Event | None:
-        """Data that is no event as documented: an end mark, a heartbeat, or an imitator's form."""
-        text = data.strip()
-        if not text or text.startswith((b":", b"[DONE]")):
-            return None
-        try:
-            answer = plain(data)
-        except ValueError:
-            if event == "error":
-                raise stream_error(Complaint(_shown(data)), client=self._client) from None
-            raise self._unreadable("no JSON", data) from None
-        if not isinstance(answer, dict):
-            return None
-        where = (answer.get("output_index"), answer.get("type"))
-        return _EVENTS.forgive(answer, lambda name, text: self._mend(name, text, where))
-
-    def _mend(self, name: str, text: str, where: Hashable = None) -> str:
-        return self._halves.mend(where, text) if name == "delta" else whole_characters(text)
-
     def _failed(self, answer: Any) -> Exception:
         response = answer.get("response", answer) if isinstance(answer, dict) else None
         found = complaint(response) or Complaint("")
         return stream_error(found, client=self._client)
-
-    def _reported(self, data: bytes) -> Exception:
-        """The failure of an `error` event: flat, or with an object of its own."""
-        answer = _plain_or_none(data)
-        found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-        return stream_error(found, client=self._client)
-
-    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        shown = repr(_shown(data)) if data else "it is empty"
-        return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
 
 
 _OURS = frozenset({"message", "reasoning", "function_call"})
@@ -458,14 +419,3 @@ def _texts(parts: Any, *names: str) -> str:
         return ""
     found = [part.get(name) for part in parts if isinstance(part, dict) for name in names]
     return "".join(whole_characters(each) for each in found if isinstance(each, str))
-
-
-def _plain_or_none(data: bytes) -> Any:
-    try:
-        return plain(data)
-    except ValueError:
-        return None
-
-
-def _shown(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]

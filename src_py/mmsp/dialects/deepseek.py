@@ -19,9 +19,7 @@ DIALECT = ResponsesDialect(
     efforts=(("", _EFFORTS),),
     summary="alone",
     fixed_temperature=True,
-    refuses=(
-        ("", NOT_ON_THE_WIRE | {"fast_mode", "tool_choice=required", "tool_choice=list"}),
-    ),
+    refuses=(("", NOT_ON_THE_WIRE | {"fast_mode", "tool_choice=required", "tool_choice=list"}),),
     fine_images="",
     text_only=r"deepseek-v4-(flash|pro)(-\d{4})?",
     thinking_goes_to="content",

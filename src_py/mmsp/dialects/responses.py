@@ -26,7 +26,6 @@ NOT_ON_THE_WIRE = frozenset(
 )
 
 
-
 @dataclass(frozen=True, slots=True)
 class ResponsesDialect:
     """Each field is what the vendor's server takes or sends.
