@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from .endpoint import Endpoint, Headers
 from .responses import Efforts
 
-__all__ = ["ENDPOINT", "LEVELS", "REFUSED", "GoogleDialect", "goog_api_key"]
+__all__ = ["DIALECT", "ENDPOINT", "LEVELS", "REFUSED", "GoogleDialect", "goog_api_key"]
 
 # Temperature stays at the models' own; the two others have no field, or none outside Interactions.
 REFUSED = frozenset({"temperature", "prompt_caching=disable", "prompt_caching=enhance"})
@@ -53,5 +53,8 @@ class GoogleDialect:
 
     version: str = "v1beta"
     levels: tuple[tuple[str, Efforts], ...] = LEVELS
-    refuses: tuple[tuple[str, frozenset[str]], ...] = (("", REFUSED | {"fast_mode"}),)
+    refuses: tuple[tuple[str, frozenset[str]], ...] = (("", REFUSED),)
     labelled_speech: str = "gemini-3.8"
+
+
+DIALECT = GoogleDialect()
