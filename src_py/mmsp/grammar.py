@@ -170,6 +170,8 @@ class Assembler:
         self._strict = strict
         self._draining = False
         self._reason: FinishReason | None = None
+        self._word = ""
+        self._finished = False
         self._after_finish: Item | None = None  # the first item that went out after the finish
         self._usage: _Usage | None = None
         self._calls = False
@@ -311,19 +313,23 @@ class Assembler:
             last.response if response is None else response,
         )
 
-    def finish(self, reason: FinishReason, *, ends_items: bool = True) -> None:
-        """The turn ended; the last reason reported counts.
+    def finish(self, reason: FinishReason, *, ends_items: bool = True, word: str = "") -> None:
+        """The turn ended; the last reason reported counts. `word` is the provider's own for it.
 
-        Without `ends_items` it only notes the reason, for wires that put one on every frame.
+        Without `ends_items` it only notes the reason, for wires that put one on every frame: what comes
+        after it is part of the answer all the same.
         """
         if self.over:
             return
         if self._draining:
-            self._stop_here()
+            if ends_items:
+                self._stop_here()
             return
         self.content += 1
         self._reason = reason
+        self._word = word
         if ends_items:
+            self._finished = True
             self._end_all()
 
     def unknown(self, event: str) -> None:
@@ -367,7 +373,7 @@ class Assembler:
         if self._draining:
             return
         self._draining = True
-        if self._reason is None:
+        if not self._finished:
             return
         if self._after_finish is not None:
             while self.out and self.out.pop() is not self._after_finish:
@@ -391,7 +397,7 @@ class Assembler:
             raise EmptyResponseError(
                 "the answer holds nothing but thinking: sent back, it would be refused"
                 if self._done
-                else f"the provider answered nothing (finish reason: {self.finish_reason})",
+                else f"the provider answered nothing (finish reason: {self._said_reason()})",
                 client=self._client,
                 finish_reason=self.finish_reason,
                 usage_metadata=self.usage_metadata,
@@ -521,7 +527,7 @@ class Assembler:
         self._close_to_deltas()
 
     def _note(self, item: Item) -> None:
-        if self._reason is not None and self._after_finish is None:
+        if self._finished and self._after_finish is None:
             self._after_finish = item
 
     def _open(self, id: Hashable) -> _Group | None:
@@ -581,6 +587,9 @@ class Assembler:
             finish_reason=self.finish_reason,
             usage_metadata=self.usage_metadata,
         )
+
+    def _said_reason(self) -> str:
+        return f"{self.finish_reason}, {self._word}" if self._word else str(self.finish_reason)
 
     def _bad_arguments(self, call: Item, what: str) -> ToolCallArgumentParseError:
         text = call["arguments"]

@@ -32,7 +32,22 @@ class ClientEntry:
 
 CLIENTS: dict[str, ClientEntry] = {
     entry.client_type: entry
-    for entry in (ClientEntry("openai-chat", ".openai_chat.client", "OpenAIChatClient"),)
+    for entry in (
+        ClientEntry("openai-official", ".openai_official.client", "OpenAIOfficialClient", True),
+        ClientEntry(
+            "anthropic-official", ".anthropic_official.client", "AnthropicOfficialClient", True
+        ),
+        ClientEntry("google-official", ".google_official.client", "GoogleOfficialClient", True),
+        ClientEntry(
+            "deepseek-official", ".deepseek_official.client", "DeepSeekOfficialClient", True
+        ),
+        ClientEntry("minimax-official", ".minimax_official.client", "MiniMaxOfficialClient", True),
+        ClientEntry("openai-responses", ".openai_responses.client", "OpenAIResponsesClient"),
+        ClientEntry("openai-chat", ".openai_chat.client", "OpenAIChatClient"),
+        ClientEntry("openai-embedding", ".openai_embedding.client", "OpenAIEmbeddingClient"),
+        ClientEntry("ant-messages", ".ant_messages.client", "AntMessagesClient"),
+        ClientEntry("google-genai", ".google_genai.client", "GoogleGenAIClient"),
+    )
 }
 
 ALIASES = {"openai": "openai-chat"}

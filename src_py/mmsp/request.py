@@ -73,9 +73,14 @@ class Target:
         return urlsplit(self.base_url).netloc.rpartition("@")[2].lower()
 
     def url(self, path: str) -> str:
-        """The URL of `path` (`/chat/completions`) below the base, whose query string is kept."""
+        """The URL of `path` (`/chat/completions`) below the base; the query strings of both are kept."""
         parts = urlsplit(self.base_url)
-        return parts._replace(path=parts.path.rstrip("/") + path, fragment="").geturl()
+        path, _, query = path.partition("?")
+        return parts._replace(
+            path=parts.path.rstrip("/") + path,
+            query="&".join(filter(None, (parts.query, query))),
+            fragment="",
+        ).geturl()
 
     def request(
         self, method: str, path: str, headers: tuple[tuple[str, str], ...] = (), body: bytes = b""

@@ -10,7 +10,7 @@ It sees how the far side closes on the TCP socket itself, and when. It needs Lin
 packages of `mmsp[testing]`. Nothing else of mmsp is imported here.
 """
 
-from . import chat
+from . import chat, generate_content, interactions, messages, responses
 from .process import ProviderProcess
 from .provider import ScriptedProvider
 from .records import ConnectionRecord, ReceivedRequest
@@ -27,8 +27,12 @@ __all__ = [
     "cut",
     "drip",
     "gate",
+    "generate_content",
+    "interactions",
+    "messages",
     "pause",
     "reset",
+    "responses",
     "say",
     "stall",
 ]

@@ -6,10 +6,9 @@ adds is given by `chunk(delta, **fields)`.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from .sse import event
+from .sse import event, words_of
 
 ENVELOPE = {
     "id": "chatcmpl-scripted",
@@ -75,7 +74,7 @@ def done() -> bytes:
 
 def answer(whole: str) -> list[bytes]:
     """A complete answer: one text event a word, finish reason, usage, end."""
-    words = re.findall(r"\s*\S+\s*$|\s*\S+", whole)
+    words = words_of(whole)
     return [*map(text, words), *ending(len(words))]
 
 

@@ -1,0 +1,1 @@
+"""Messages of any server that speaks it as Anthropic does."""

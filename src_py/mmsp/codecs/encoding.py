@@ -1,0 +1,172 @@
+"""What the encoding of every wire shares: bodies, refusals, pictures, what an item may take back.
+
+A dialect names what its models refuse in rows of (part of a lower-cased model id, refused values),
+"" standing for every model. A refused value is a config key, or `key=value`; `tool_choice=list` is
+any list of names. `fast_mode` counts only when it is on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidMessageError, UnsupportedParameterError
+from ..request import Target
+from ..types import UniConfig, UniMessage
+
+__all__ = [
+    "Conversation",
+    "Json",
+    "Refusals",
+    "body_of",
+    "given",
+    "is_fetched",
+    "json_schema",
+    "pictures",
+    "refuse",
+    "refuse_extra_body",
+    "versioned",
+]
+
+Json = dict[str, Any]
+Refusals = tuple[tuple[str, frozenset[str]], ...]
+
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_FETCHED = re.compile(r"https?://", re.IGNORECASE)
+_VERSION = re.compile(r"/v\d\w*$")
+_DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,=]+=[^;,]*)*;base64,", re.IGNORECASE)
+
+
+def given(config: UniConfig) -> Json:
+    """The keys that have a value."""
+    return {key: value for key, value in config.items() if value is not None}
+
+
+def refuse(rows: Refusals, model: str, config: Json, *, client: str) -> None:
+    """Raise for the first value of `config` that `rows` refuse for `model`."""
+    lower = model.lower()
+    refused = {value for part, values in rows if part in lower for value in values}
+    for key, value in config.items():
+        if key == "fast_mode" and not value:
+            continue
+        if key in refused or f"{key}={_form(value)}" in refused:
+            raise UnsupportedParameterError(
+                f"{model} on this endpoint does not take {key}={value!r}: leave it out",
+                client=client,
+                parameter=key,
+            )
+
+
+def refuse_extra_body(ours: frozenset[str], config: Json, *, client: str) -> None:
+    """Raise when `extra_body` sets a key that this library sets itself."""
+    if taken := sorted(ours & config.get("extra_body", {}).keys()):
+        raise UnsupportedParameterError(
+            f"extra_body may not set what this library sets itself: {', '.join(taken)}",
+            client=client,
+            parameter="extra_body",
+        )
+
+
+def _form(value: Any) -> str:
+    return value if isinstance(value, str) else "list" if isinstance(value, list) else repr(value)
+
+
+def body_of(body: Json, *, client: str) -> bytes:
+    """The request's body. Raises `InvalidMessageError` for what JSON cannot carry."""
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidMessageError(
+            f"the request holds what JSON cannot carry: {error}", client=client
+        ) from None
+
+
+def is_fetched(url: str) -> bool:
+    """Whether a picture's URL names a place on the network."""
+    return _FETCHED.match(url) is not None
+
+
+def pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
+    """The URLs of all pictures, in order."""
+    for message in messages:
+        for item in message["content_items"]:
+            if item["type"] == "image_url.done":
+                yield item["image_url"]
+            elif item["type"] == "tool_result.done":
+                yield from item.get("images") or ()
+
+
+def json_schema(schema: Json) -> Json:
+    """The wrapping that both of OpenAI's wires want around a schema."""
+    title = schema.get("title")
+    name = _NOT_IN_A_NAME.sub("_", title)[:64] if isinstance(title, str) else ""
+    return {"name": name or "output", "schema": schema, "strict": True}
+
+
+def versioned(target: Target, version: str, path: str) -> str:
+    """`path` below the API's version, unless the base URL names one: both habits are common."""
+    base = target.base_url.partition("?")[0].rstrip("/")
+    return path if _VERSION.search(base) else f"/{version}{path}"
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The messages of one request on their way into a wire's form: what the encoders have in common.
+
+    `images` has the `data:` URL of every picture that was fetched.
+    """
+
+    wire: str
+    host: str
+    client: str
+    images: Mapping[str, str]
+
+    def own(self, item: Mapping[str, Any]) -> Json:
+        """The item's fidelity if it is this wire's and host's, or names neither; else an empty one."""
+        fidelity: Json = item.get("fidelity") or {}
+        origin = (fidelity.get("wire"), fidelity.get("host"))
+        return fidelity if origin in ((self.wire, self.host), (None, None)) else {}
+
+    def call_id(self, index: int, item: Mapping[str, Any]) -> str:
+        """The id of the call that a tool result answers."""
+        call_id: str | None = item.get("tool_call_id")
+        if not call_id:
+            raise self.invalid(index, "has a tool result without tool_call_id", "tool_result")
+        return call_id
+
+    def picture(self, index: int, url: str) -> str:
+        """The http(s) or `data:` URL of a picture, the latter if it was fetched."""
+        url = self.images.get(url, url)
+        if not is_fetched(url) and not url.startswith("data:"):
+            raise self.invalid(index, "has a picture that is no http(s) or data: URL", "image_url")
+        return url
+
+    def inline(self, index: int, url: str) -> tuple[str, str]:
+        """The mime type and the base64 text of a picture that has to travel with the request."""
+        url = self.picture(index, url)
+        found = _DATA_URL.match(url)
+        if found is None:
+            raise self.invalid(
+                index, "has a picture that is not data:<mime type>;base64,<data>", "image_url"
+            )
+        return found[1], url[found.end() :]
+
+    def nothing_left(self, index: int) -> InvalidMessageError:
+        return self.invalid(index, "leaves nothing to send: add text or a tool result")
+
+    def foreign(self, index: int, kind: str) -> InvalidMessageError:
+        return self.invalid(
+            index, f"has an item of type {kind!r}, which this wire does not carry", kind
+        )
+
+    def invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
+        return InvalidMessageError(
+            f"messages[{index}] {what}",
+            client=self.client,
+            item_type=item_type,
+            message_index=index,
+        )

@@ -1,0 +1,281 @@
+"""OpenAI's Responses: messages and config become a request.
+
+What an answer becomes is in `openai_responses_decoder`. A message becomes a run of input items: texts and
+pictures share a `message`, every other item is one of its own, in order. Nothing is stored at the
+provider, so the whole conversation travels each time, sealed reasoning included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..dialects.responses import ResponsesDialect
+from ..errors import UnsupportedContentError, UnsupportedParameterError
+from ..grammar import Assembler
+from ..request import HttpRequest, Target
+from ..types import UniConfig, UniMessage
+from .encoding import (
+    Conversation,
+    Json,
+    body_of,
+    given,
+    json_schema,
+    refuse,
+    refuse_extra_body,
+)
+from .openai_responses_decoder import BESIDE, ResponsesDecoder
+from .picture import needs_detail
+
+__all__ = ["ResponsesCodec"]
+
+_HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
+_OURS = frozenset({"model", "stream", "input", "store"})  # not for `extra_body`
+_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
+_SAME = {
+    "system_prompt": "instructions",
+    "max_tokens": "max_output_tokens",
+    "top_p": "top_p",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesCodec:
+    """Responses as `dialect` speaks it."""
+
+    dialect: ResponsesDialect
+
+    name: ClassVar[str] = "openai_responses"
+
+    def needs(self, messages: Sequence[UniMessage]) -> list[str]:
+        """None: this wire's servers fetch pictures themselves."""
+        return []
+
+    def encode(
+        self,
+        model: str,
+        messages: Sequence[UniMessage],
+        config: UniConfig,
+        target: Target,
+        *,
+        client: str,
+        images: Mapping[str, str] = _NO_IMAGES,
+    ) -> HttpRequest:
+        """The streaming request; see `mmsp.codecs.base.Codec`."""
+        settings = self._settings(model, given(config), client)
+        items = _Items(self.name, target.host, client, images, self.dialect, model)
+        body = {"model": model, "stream": True, "store": False, "input": items.encode(messages)}
+        return target.request(
+            "POST", "/responses", _HEADERS, body_of(body | settings, client=client)
+        )
+
+    def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ResponsesDecoder:
+        return ResponsesDecoder(assembler, self.dialect, client=client)
+
+    def list_models(self, target: Target) -> HttpRequest:
+        return target.request("GET", "/models", (("Accept", "application/json"),))
+
+    def models(self, answer: Any) -> list[str]:
+        listed = answer.get("data") if isinstance(answer, dict) else answer
+        entries: list[Any] = listed if isinstance(listed, list) else []
+        found = [each.get("id") for each in entries if isinstance(each, dict)]
+        return [each for each in found if isinstance(each, str)]
+
+    # ---- config
+
+    def _settings(self, model: str, config: Json, client: str) -> Json:
+        """The body's keys that config decides."""
+        refuse(self.dialect.refuses, model, config, client=client)
+        refuse_extra_body(_OURS, config, client=client)
+        self._check_temperature(model, config, client)
+        body: Json = dict(self.dialect.always)
+        for key, name in _SAME.items():
+            if key in config:
+                body[name] = config[key]
+        if "temperature" in config and not self.dialect.fixed_temperature:
+            body["temperature"] = config["temperature"]
+        if reasoning := self._reasoning(model, config):
+            body["reasoning"] = reasoning
+        if "tools" in config:
+            body["tools"] = [_tool(each) for each in config["tools"]]
+        if "tool_choice" in config:
+            body["tool_choice"] = _tool_choice(config["tool_choice"])
+        if schema := config.get("output_schema"):
+            body["text"] = {"format": {"type": "json_schema", **json_schema(schema)}}
+        if config.get("fast_mode"):
+            body["service_tier"] = "priority"
+        return body | dict(config.get("extra_body", {}))
+
+    def _reasoning(self, model: str, config: Json) -> Json:
+        made: Json = {}
+        level = config.get("thinking_level")
+        if level is not None:
+            lower = model.lower()
+            rows = (words for part, words in self.dialect.efforts if part in lower)
+            made["effort"] = next(rows, {}).get(level, level)
+        asked = config.get("thinking_summary") and self.dialect.summary != "never"
+        if asked and (level is not None or self.dialect.summary == "alone"):
+            made["summary"] = "concise"
+        return made
+
+    def _check_temperature(self, model: str, config: Json, client: str) -> None:
+        temperature = config.get("temperature", 1.0)
+        low, high = self.dialect.temperatures or (temperature, temperature)
+        if self.dialect.fixed_temperature:
+            low = high = 1.0
+        if not low <= temperature <= high:
+            taken = f"only {low:g}" if low == high else f"{low:g} to {high:g}"
+            raise UnsupportedParameterError(
+                f"{model} on this endpoint does not take temperature={temperature!r}: {taken}",
+                client=client,
+                parameter="temperature",
+            )
+
+
+def _tool(tool: Json) -> Json:
+    named = ("name", "description", "parameters")
+    return {"type": "function", **{k: tool[k] for k in named if tool.get(k) is not None}}
+
+
+def _tool_choice(choice: str | Sequence[str]) -> Any:
+    if isinstance(choice, str):
+        return choice
+    tools = [{"type": "function", "name": name} for name in choice]
+    return {"type": "allowed_tools", "mode": "required", "tools": tools}
+
+
+# ---- messages
+
+
+@dataclass(slots=True)
+class _Items(Conversation):
+    dialect: ResponsesDialect
+    model: str
+
+    def encode(self, messages: Sequence[UniMessage]) -> list[Json]:
+        encoded: list[Json] = []
+        for index, message in enumerate(messages):
+            made = self._message(index, message["role"], list(message["content_items"]))
+            if all(item["type"] == "reasoning" for item in made):
+                raise self.nothing_left(index)
+            encoded += made
+        return encoded
+
+    def _message(self, index: int, role: str, items: list[Any]) -> list[Json]:
+        made: list[Json] = []
+        run = _Run(role)
+        for item in items:
+            own = self.own(item)
+            if beside := own.get(BESIDE):
+                made += run.take()
+                made += beside
+            match item["type"]:
+                case "text.done":
+                    made += run.change_phase(own.get("phase"))
+                    kind = "input_text" if role == "user" else "output_text"
+                    run.content.append({"type": kind, "text": item["text"]})
+                case "image_url.done":
+                    run.content.append(self._image(index, item["image_url"], "image_url.done"))
+                case _:
+                    made += run.take()
+                    made.append(self._other(index, item, own))
+        return made + run.take()
+
+    def _other(self, index: int, item: Json, own: Json) -> Json:
+        match item["type"]:
+            case "thinking.done":
+                return self._thinking(item["thinking"], own)
+            case "tool_call.done":
+                return _tool_call(item)
+            case "tool_result.done":
+                return self._tool_result(index, item)
+            case kind:
+                raise self.foreign(index, kind)
+
+    def _thinking(self, text: str, own: Json) -> Json:
+        dialect = self.dialect
+        content = [{"type": "reasoning_text", "text": text}] if text else []
+        if dialect.thinking_goes_to == "content alone":
+            return {"type": "reasoning", "content": content}
+        made: Json = {"type": "reasoning", "summary": []}
+        if text and dialect.thinking_goes_to == "channel" and self._is_summary(own):
+            made["summary"] = [{"type": "summary_text", "text": text}]
+        elif text:
+            made["content"] = content
+        if dialect.keeps_reasoning:
+            sealed = ("encrypted_content", "signature", "format")
+            made |= {key: own[key] for key in sealed if own.get(key) is not None}
+        return made
+
+    def _is_summary(self, own: Json) -> bool:
+        if (channel := own.get("channel")) is not None:
+            return bool(channel == "summary")
+        return self.dialect.sealed_is_summary and "encrypted_content" in own
+
+    def _tool_result(self, index: int, item: Json) -> Json:
+        output: Any = item["text"]
+        if images := item.get("images"):
+            parts = [self._image(index, url, "tool_result") for url in images]
+            output = [{"type": "input_text", "text": item["text"]}, *parts]
+        return {
+            "type": "function_call_output",
+            "call_id": self.call_id(index, item),
+            "output": output,
+        }
+
+    def _image(self, index: int, url: str, item_type: str) -> Json:
+        self._refuse_image(item_type)
+        url = self.picture(index, url)
+        image = {"type": "input_image", "image_url": url}
+        fine = self.dialect.fine_images
+        if fine and fine in self.model.lower() and needs_detail(url):
+            image["detail"] = "high"
+        return image
+
+    def _refuse_image(self, item_type: str) -> None:
+        pattern = self.dialect.text_only
+        if pattern and re.fullmatch(pattern, self.model.rpartition("/")[2].lower()):
+            raise UnsupportedContentError(
+                f"{self.model} sees no pictures: leave them out, or ask another model",
+                client=self.client,
+                item_type=item_type.removesuffix(".done"),
+            )
+
+
+class _Run:
+    """Texts and pictures of one message that follow each other, in one phase."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._phase: str | None = None
+        self.content: list[Json] = []
+
+    def take(self) -> list[Json]:
+        """The run as a message item, if there is any; another begins."""
+        content, self.content = self.content, []
+        if not content:
+            return []
+        message: Json = {"type": "message", "role": self._role, "content": content}
+        return [message | ({"phase": self._phase} if self._phase is not None else {})]
+
+    def change_phase(self, phase: str | None) -> list[Json]:
+        """Another phase ends the run; a text that names none goes on in the last one."""
+        if phase is None or phase == self._phase:
+            return []
+        before = self.take()
+        self._phase = phase
+        return before
+
+
+def _tool_call(item: Json) -> Json:
+    return {
+        "type": "function_call",
+        "call_id": item["tool_call_id"],
+        "name": item["name"],
+        "arguments": msgspec.json.encode(item["arguments"]).decode(),
+    }

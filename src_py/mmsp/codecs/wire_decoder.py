@@ -1,0 +1,134 @@
+"""`WireDecoder`: what every decoder of an event stream does the same way.
+
+It reads an event into the wire's fields, forgivingly where it has to; skips end marks and heartbeats;
+puts together the characters that JavaScript servers cut in two; and words the errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from ..errors import ProviderStreamError, StreamProtocolError
+from ..grammar import Assembler
+from .forgiving import EventReader, plain, whole_characters
+from .http_error import Complaint, complaint, stream_error
+
+__all__ = ["WireDecoder", "object_in", "plain_or_none", "shown"]
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_SHOWN = 200  # characters of an answer that cannot be read
+_END = b"[DONE]"
+
+
+class WireDecoder(Generic[T]):
+    """Tells `assembler` what a server says. A wire has its `events`, and `grows`: the fields that
+    hold pieces of a text; it reads each event in `_event`.
+    """
+
+    events: ClassVar[EventReader[Any]]
+    grows: ClassVar[frozenset[str]]
+
+    def __init__(self, assembler: Assembler, *, client: str) -> None:
+        self.terminal = False
+        self._assembler = assembler
+        self._client = client
+        self._exact = self.events.exact
+        self._halves: dict[Hashable, str] = {}
+
+    def feed(self, event: str, data: bytes) -> None:
+        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
+        if self.terminal:
+            return
+        try:
+            read: T = self._exact(data)
+        except (ValueError, RecursionError):
+            self._odd(event, data)
+        else:
+            self._event(event, read, data)
+
+    # ---- what a wire says for itself
+
+    def _event(self, event: str, read: T, data: bytes) -> None:
+        raise NotImplementedError
+
+    def _end_mark(self) -> None:
+        """The stream's `[DONE]`, which most wires end without and some gateways add."""
+
+    def _text_of(self, answer: dict[str, Any]) -> Hashable:
+        """Which text a piece in this event belongs to."""
+        return answer.get("index")
+
+    # ---- what does not fit
+
+    def _odd(self, event: str, data: bytes) -> None:
+        """Data that is no event as documented: an end mark, a heartbeat, or an imitator's form."""
+        text = data.strip()
+        if text.startswith(_END):
+            self._end_mark()
+            return
+        if not text or text.startswith(b":"):
+            return
+        try:
+            answer = plain(data)
+        except ValueError:
+            if event == "error":
+                raise stream_error(Complaint(shown(data)), client=self._client) from None
+            raise self._unreadable("no JSON", data) from None
+        if isinstance(answer, list) and len(answer) == 1:
+            answer = answer[0]
+        if isinstance(answer, dict):
+            self._event(event, self._forgiven(answer), data)
+
+    def _forgiven(self, answer: dict[str, Any]) -> T:
+        of = self._text_of(answer)
+        read: T = self.events.forgive(answer, lambda name, text: self._mend(name, text, of))
+        return read
+
+    def _mend(self, name: str, text: str, of: Hashable = None) -> str:
+        """`text` in whole characters; half a one at the end of a piece waits for the next piece."""
+        if name not in self.grows:
+            return whole_characters(text)
+        half = self._halves.pop((of, name), "")
+        if text[:1] and "\udc00" <= text[0] <= "\udfff":
+            text = half + text
+        if text[-1:] and "\ud800" <= text[-1] <= "\udbff":
+            self._halves[of, name], text = text[-1], text[:-1]
+        return whole_characters(text)
+
+    # ---- errors
+
+    def _reported(self, data: bytes) -> ProviderStreamError:
+        """The failure that an event reports, flat or in an object of its own."""
+        answer = plain_or_none(data)
+        found = complaint(answer) or complaint({"error": answer}) or Complaint("")
+        return stream_error(found, client=self._client)
+
+    def _complain(self, answer: Any) -> None:
+        """Raise if `answer` reports a failure."""
+        if (found := complaint(answer)) is not None:
+            raise stream_error(found, client=self._client)
+
+    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
+        seen = repr(shown(data)) if data else "it is empty"
+        return StreamProtocolError(f"the provider's answer is {what}: {seen}", client=self._client)
+
+
+def plain_or_none(data: bytes) -> Any:
+    try:
+        return plain(data)
+    except ValueError:
+        return None
+
+
+def object_in(data: bytes, name: str) -> dict[str, Any]:
+    """The member of an event as it came, with all that is not read; empty if it is no object."""
+    found = plain(data).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def shown(data: bytes) -> str:
+    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]

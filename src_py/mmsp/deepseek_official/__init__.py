@@ -1,0 +1,1 @@
+"""DeepSeek, by its Responses wire."""

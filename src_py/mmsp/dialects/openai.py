@@ -1,0 +1,15 @@
+"""OpenAI itself, by its Responses wire. Its reasoning comes sealed, and is asked for."""
+
+from __future__ import annotations
+
+from .responses import ResponsesDialect
+from .responses_compatible import ENDPOINT
+
+__all__ = ["DIALECT", "ENDPOINT"]
+
+DIALECT = ResponsesDialect(
+    always={"include": ["reasoning.encrypted_content"]},
+    summary="alone",
+    fixed_temperature=True,
+    sealed_is_summary=True,
+)

@@ -1,0 +1,1 @@
+"""generateContent, of the Gemini API and of proxies for it."""

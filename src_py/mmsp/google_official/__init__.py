@@ -1,0 +1,1 @@
+"""Google itself, by its Interactions wire."""

@@ -1,0 +1,1 @@
+"""MiniMax, by its Responses wire."""

@@ -1,0 +1,1 @@
+"""Embeddings of any OpenAI-compatible server."""

@@ -1,0 +1,1 @@
+"""OpenAI itself, by its Responses wire."""

@@ -1,0 +1,1 @@
+"""Responses of any OpenAI-compatible server."""
