@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-from .registry import find_client
+from .registry import family_of, find_client
 
 if TYPE_CHECKING:
     import ssl
@@ -21,7 +22,8 @@ __all__ = ["AutoLLMClient"]
 class AutoLLMClient:
     """The client of `model`.
 
-    `client_type` (or the variable CLIENT_TYPE) says which wire to speak; the other arguments are those of
+    `client_type` (or the variable CLIENT_TYPE) says which wire to speak; without, the beginning of the
+    model's id says whose model it is (`mmsp.registry.FAMILIES`). The other arguments are those of
     `mmsp.base_client.LLMClient`. Raises `RoutingError` when no client is known, `ApiKeyRequiredError`
     when no key may be used.
     """
@@ -41,6 +43,8 @@ class AutoLLMClient:
         allow_private_image_urls: bool = False,
     ) -> None:
         client = find_client(model, client_type).load()
+        named = client_type or os.environ.get("CLIENT_TYPE")
+        self._family = None if named else family_of(model)
         self._client = client(
             model,
             api_key,
@@ -81,8 +85,12 @@ class AutoLLMClient:
         return self._client.streaming_response_stateful(message, config, signal)
 
     async def list_models(self, signal: AbortSignal | None = None) -> list[str]:
-        """See `LLMClient.list_models`."""
-        return await self._client.list_models(signal)
+        """See `LLMClient.list_models`.
+
+        Of a client that was found by the model's id, only the models of the same family.
+        """
+        models = await self._client.list_models(signal)
+        return [each for each in models if self._family in (None, family_of(each))]
 
     def get_history(self) -> list[UniMessage]:
         """A copy of the conversation so far."""

@@ -20,7 +20,7 @@ from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import Codec
 from .codecs.http_error import complaint, masked, stream_error
 from .connector import Connector
-from .credentials import resolve_credentials
+from .credentials import environment_headers, resolve_credentials
 from .dialects.endpoint import Endpoint
 from .ending import Claim
 from .errors import (
@@ -84,7 +84,8 @@ class LLMClient:
             self.endpoint, api_key, base_url, client=name, client_type=self.client_type
         )
         overrides = tuple((default_headers or {}).items())
-        self._target = Target(url, self.endpoint.auth(key), overrides)
+        own = (*environment_headers(self.endpoint, base_url), *self.endpoint.auth(key))
+        self._target = Target(url, own, overrides)
         try:
             self._target.request("GET", "/")
         except ValueError as error:

@@ -15,12 +15,13 @@ names. An empty string counts as not given.
 from __future__ import annotations
 
 import os
+from typing import Any
 from urllib.parse import urlsplit
 
 from .dialects.endpoint import Endpoint
 from .errors import ApiKeyRequiredError
 
-__all__ = ["resolve_credentials", "same_endpoint"]
+__all__ = ["environment_headers", "needed_credentials", "resolve_credentials", "same_endpoint"]
 
 
 def resolve_credentials(
@@ -53,6 +54,39 @@ def resolve_credentials(
             base_url_env=endpoint.url_variable,
         )
     return key, used_url
+
+
+def environment_headers(endpoint: Endpoint, base_url: str | None) -> tuple[tuple[str, str], ...]:
+    """The headers that the environment adds to every request, if no other endpoint was named.
+
+    What stands there about the key never replaces the key.
+    """
+    url = (base_url or "").strip()
+    if url and not same_endpoint(url, endpoint.default_url):
+        return ()
+    named = [(name, os.environ.get(key, "")) for key, name in endpoint.own_headers.items()]
+    for line in os.environ.get(endpoint.header_lines, "").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.strip().lower() != "authorization":
+            named.append((name.strip(), value.strip()))
+    return tuple((name, value) for name, value in named if value)
+
+
+def needed_credentials(endpoint: Endpoint, base_url: str | None = None) -> dict[str, Any]:
+    """What a client of `endpoint` would do without a key being given, for pages that ask for one.
+
+    `{"kind": "env", "key": …}` with the variable whose key it would use, and `"base_url": …` with that of
+    the URL when none was given; `{"kind": "keyless"}`; or `{"kind": "required"}` with the two variables
+    that could have named one.
+    """
+    url = (base_url or "").strip()
+    key_variable, url_variable = endpoint.key_variable, endpoint.url_variable
+    theirs = not url or (same_endpoint(url, endpoint.default_url) and not endpoint.open_server)
+    if theirs and os.environ.get(key_variable):
+        return {"kind": "env", "key": key_variable} | ({} if url else {"base_url": url_variable})
+    if endpoint.open_server:
+        return {"kind": "keyless"}
+    return {"kind": "required", "key": key_variable, "base_url": url_variable}
 
 
 def same_endpoint(one: str, other: str) -> bool:

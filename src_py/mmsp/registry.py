@@ -1,18 +1,27 @@
-"""The table of clients: a row per client type, loaded when it is first used."""
+"""The table of clients: a row per client type, loaded when it is first used; and which a model needs."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from .credentials import needed_credentials
 from .errors import RoutingError
 
 if TYPE_CHECKING:
     from .base_client import LLMClient
 
-__all__ = ["ALIASES", "CLIENTS", "ClientEntry", "find_client"]
+__all__ = [
+    "ALIASES",
+    "CLIENTS",
+    "FAMILIES",
+    "ClientEntry",
+    "credentials_for",
+    "family_of",
+    "find_client",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,44 +39,91 @@ class ClientEntry:
         )
 
 
+_OFFICIAL = (
+    ("openai-official", "OpenAIOfficialClient"),
+    ("anthropic-official", "AnthropicOfficialClient"),
+    ("google-official", "GoogleOfficialClient"),
+    ("deepseek-official", "DeepSeekOfficialClient"),
+    ("minimax-official", "MiniMaxOfficialClient"),
+)
+_COMPATIBLE = (
+    ("openai-responses", "OpenAIResponsesClient"),
+    ("openai-chat", "OpenAIChatClient"),
+    ("openai-chat-vllm-adapter", "OpenAIChatVLLMAdapterClient"),
+    ("openai-embedding", "OpenAIEmbeddingClient"),
+    ("ant-messages", "AntMessagesClient"),
+    ("google-genai", "GoogleGenAIClient"),
+)
+
 CLIENTS: dict[str, ClientEntry] = {
-    entry.client_type: entry
-    for entry in (
-        ClientEntry("openai-official", ".openai_official.client", "OpenAIOfficialClient", True),
-        ClientEntry(
-            "anthropic-official", ".anthropic_official.client", "AnthropicOfficialClient", True
-        ),
-        ClientEntry("google-official", ".google_official.client", "GoogleOfficialClient", True),
-        ClientEntry(
-            "deepseek-official", ".deepseek_official.client", "DeepSeekOfficialClient", True
-        ),
-        ClientEntry("minimax-official", ".minimax_official.client", "MiniMaxOfficialClient", True),
-        ClientEntry("openai-responses", ".openai_responses.client", "OpenAIResponsesClient"),
-        ClientEntry("openai-chat", ".openai_chat.client", "OpenAIChatClient"),
-        ClientEntry("openai-embedding", ".openai_embedding.client", "OpenAIEmbeddingClient"),
-        ClientEntry("ant-messages", ".ant_messages.client", "AntMessagesClient"),
-        ClientEntry("google-genai", ".google_genai.client", "GoogleGenAIClient"),
+    client_type: ClientEntry(
+        client_type, f".{client_type.replace('-', '_')}.client", class_name, official
     )
+    for official, rows in ((True, _OFFICIAL), (False, _COMPATIBLE))
+    for client_type, class_name in rows
 }
 
-ALIASES = {"openai": "openai-chat"}
+# Older names.
+ALIASES = {
+    "openai": "openai-chat",
+    "gemini-official": "google-official",
+    "gemini-generate-content": "google-genai",
+}
+
+# How the ids of a vendor's own models begin.
+FAMILIES = {
+    "gpt-": "openai-official",
+    "text-embedding-": "openai-official",
+    "claude-": "anthropic-official",
+    "gemini-": "google-official",
+    "glm-": "zai-official",
+    "kimi-": "moonshot-official",
+    "deepseek-": "deepseek-official",
+    "minimax-": "minimax-official",
+}
+_EMBEDDINGS = "text-embedding-"
+
+
+def family_of(model: str) -> str | None:
+    """The official client type of the family that `model` belongs to, by the beginning of its id."""
+    lower = model.lower()
+    return next((found for part, found in FAMILIES.items() if lower.startswith(part)), None)
 
 
 def find_client(model: str, client_type: str | None = None) -> ClientEntry:
-    """The client for `client_type`, or the variable CLIENT_TYPE. Raises `RoutingError`."""
+    """The client for `client_type`, or the variable CLIENT_TYPE, or the model's family.
+
+    Raises `RoutingError`.
+    """
     named = client_type or os.environ.get("CLIENT_TYPE") or None
-    if named is None:
+    found = family_of(model) if named is None else named.strip().lower()
+    if found is None:
         raise RoutingError(
-            f"No client is known for the model {model!r}: name one with client_type=… or CLIENT_TYPE "
-            f"({', '.join(CLIENTS)}).",
+            f"No client is known for the model {model!r}: name one with client_type=… or CLIENT_TYPE. "
+            f"{_there_are()}",
             model=model,
         )
-    key = named.strip().lower()
-    entry = CLIENTS.get(ALIASES.get(key, key))
+    found = ALIASES.get(found, found)
+    if found == "openai-official" and model.lower().startswith(_EMBEDDINGS):
+        found = "openai-embedding"
+    entry = CLIENTS.get(found)
     if entry is None:
-        raise RoutingError(
-            f"No client type {named!r}. There are: {', '.join(CLIENTS)}.",
-            model=model,
-            client_type=named,
+        what = (
+            f"No client type {named!r}" if named else f"The client for {model!r} is not there yet"
         )
+        raise RoutingError(f"{what}. {_there_are()}", model=model, client_type=named)
     return entry
+
+
+def credentials_for(client_type: str, base_url: str | None = None) -> dict[str, Any] | None:
+    """What a client of that type would do without a key being given (`needed_credentials`); None for a
+    type that is not known."""
+    key = client_type.strip().lower()
+    entry = CLIENTS.get(ALIASES.get(key, key))
+    return None if entry is None else needed_credentials(entry.load().endpoint, base_url)
+
+
+def _there_are() -> str:
+    official = ", ".join(each.client_type for each in CLIENTS.values() if each.official)
+    others = ", ".join(each.client_type for each in CLIENTS.values() if not each.official)
+    return f"There are, for one vendor each: {official}; for whoever speaks the protocol: {others}."

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from ..dialects.messages import MessagesDialect
 from ..errors import UnsupportedParameterError
@@ -19,6 +20,7 @@ from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .anthropic_messages_decoder import BESIDE, REDACTED, MessagesDecoder
+from .base import ids_in
 from .encoding import (
     Conversation,
     Json,
@@ -76,15 +78,13 @@ class MessagesCodec:
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> MessagesDecoder:
         return MessagesDecoder(assembler, self.dialect, client=client)
 
-    def list_models(self, target: Target) -> HttpRequest:
-        path = versioned(target, "v1", "/models")
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
+        path = versioned(target, "v1", "/models") + (f"?after_id={quote(page)}" if page else "")
         return target.request("GET", path, (("Accept", "application/json"), _VERSION))
 
-    def models(self, answer: Any) -> list[str]:
-        listed = answer.get("data") if isinstance(answer, dict) else None
-        entries: list[Any] = listed if isinstance(listed, list) else []
-        found = [each.get("id") for each in entries if isinstance(each, dict)]
-        return [each for each in found if isinstance(each, str)]
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        last = str(answer.get("last_id") or "") if answer.get("has_more") else ""
+        return ids_in(answer["data"]), last
 
     # ---- config
 

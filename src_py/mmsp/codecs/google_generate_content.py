@@ -23,6 +23,7 @@ from ..dialects.google import GoogleDialect
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
+from .base import ids_in
 from .encoding import (
     Conversation,
     Json,
@@ -43,6 +44,8 @@ __all__ = [
     "embedding_body",
     "is_embedding",
     "model_path",
+    "models_in",
+    "models_request",
     "stand_in_signature",
 ]
 
@@ -74,6 +77,17 @@ def embedding_body(model: str, contents: list[Json], config: Json) -> Json:
 
 def model_path(target: Target, version: str, model: str, method: str) -> str:
     return versioned(target, version, f"/{quote(_own_path(model), safe='/:@')}{method}")
+
+
+def models_request(target: Target, version: str, page: str) -> HttpRequest:
+    query = f"?pageToken={quote(page, safe='')}" if page else ""
+    return target.request("GET", versioned(target, version, "/models") + query)
+
+
+def models_in(answer: Any) -> tuple[list[str], str]:
+    """The last part of each `models/…` name, and the next page's token."""
+    names = ids_in(answer.get("models") or answer["publisherModels"], "name")
+    return [each.rpartition("/")[2] for each in names], str(answer.get("nextPageToken") or "")
 
 
 def _own_path(model: str) -> str:
@@ -124,12 +138,11 @@ class GenerateContentCodec:
     ) -> GenerateContentDecoder:
         return GenerateContentDecoder(assembler, client=client)
 
-    def list_models(self, target: Target) -> HttpRequest:
-        return target.request("GET", versioned(target, self.dialect.version, "/models"))
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
+        return models_request(target, self.dialect.version, page)
 
-    def models(self, answer: Any) -> list[str]:
-        listed = answer.get("models") or answer.get("publisherModels") or ()
-        return [each["name"].rpartition("/")[2] for each in listed]
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        return models_in(answer)
 
     # ---- config
 

@@ -34,6 +34,8 @@ from .google_generate_content import (
     embedding_body,
     is_embedding,
     model_path,
+    models_in,
+    models_request,
     stand_in_signature,
 )
 from .google_interactions_decoder import BESIDE, InteractionsDecoder
@@ -96,11 +98,11 @@ class InteractionsCodec:
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> InteractionsDecoder:
         return InteractionsDecoder(assembler, client=client)
 
-    def list_models(self, target: Target) -> HttpRequest:
-        return target.request("GET", versioned(target, self.dialect.version, "/models"))
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
+        return models_request(target, self.dialect.version, page)
 
-    def models(self, answer: Any) -> list[str]:
-        return [each["name"].rpartition("/")[2] for each in answer.get("models") or ()]
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        return models_in(answer)
 
     # ---- config
 

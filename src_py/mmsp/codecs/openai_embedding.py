@@ -19,6 +19,7 @@ from ..errors import InvalidMessageError, StreamProtocolError, UnsupportedConten
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
+from .base import ids_in
 from .encoding import Json, body_of, given, refuse, refuse_extra_body
 from .http_error import complaint, stream_error
 from .wire_decoder import plain_or_none, shown
@@ -64,11 +65,11 @@ class EmbeddingCodec:
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> EmbeddingDecoder:
         return EmbeddingDecoder(assembler, client=client)
 
-    def list_models(self, target: Target) -> HttpRequest:
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
         return target.request("GET", "/models", (("Accept", "application/json"),))
 
-    def models(self, answer: Any) -> list[str]:
-        return [each["id"] for each in answer.get("data") or ()]
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        return ids_in(answer["data"]), ""
 
 
 class EmbeddingDecoder:

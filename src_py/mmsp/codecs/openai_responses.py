@@ -20,6 +20,7 @@ from ..errors import UnsupportedContentError, UnsupportedParameterError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
+from .base import ids_in
 from .encoding import (
     Conversation,
     Json,
@@ -77,14 +78,11 @@ class ResponsesCodec:
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ResponsesDecoder:
         return ResponsesDecoder(assembler, self.dialect, client=client)
 
-    def list_models(self, target: Target) -> HttpRequest:
+    def list_models(self, target: Target, page: str = "") -> HttpRequest:
         return target.request("GET", "/models", (("Accept", "application/json"),))
 
-    def models(self, answer: Any) -> list[str]:
-        listed = answer.get("data") if isinstance(answer, dict) else answer
-        entries: list[Any] = listed if isinstance(listed, list) else []
-        found = [each.get("id") for each in entries if isinstance(each, dict)]
-        return [each for each in found if isinstance(each, str)]
+    def models(self, answer: Any) -> tuple[list[str], str]:
+        return ids_in(answer["data"]), ""
 
     # ---- config
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 __all__ = ["Endpoint", "bearer"]
 
@@ -21,6 +21,8 @@ class Endpoint:
 
     `key_variable` and `url_variable` name the environment's variables. An `open_server` is one that
     people run themselves: it takes a call without a key, and then is shown `placeholder_key`.
+    `own_headers` are variables whose values go out as headers (of that name), and `header_lines` one
+    that holds whole lines; both only when no other URL than the default was given.
     """
 
     default_url: str
@@ -29,3 +31,5 @@ class Endpoint:
     auth: Callable[[str], Headers] = bearer
     open_server: bool = False
     placeholder_key: str = ""
+    own_headers: Mapping[str, str] = field(default_factory=dict)
+    header_lines: str = ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .openai_endpoint import ENDPOINT
 from .responses import ResponsesDialect
-from .responses_compatible import ENDPOINT
 
 __all__ = ["DIALECT", "ENDPOINT"]
 

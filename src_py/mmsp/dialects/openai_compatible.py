@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from .chat import ChatDialect
-from .endpoint import Endpoint
+from .openai_endpoint import ENDPOINT
 
 __all__ = ["DIALECT", "ENDPOINT"]
 
 DIALECT = ChatDialect()
-ENDPOINT = Endpoint("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from .endpoint import Endpoint
+from .openai_endpoint import ENDPOINT
 from .responses import ResponsesDialect
 
 __all__ = ["DIALECT", "ENDPOINT"]
 
 DIALECT = ResponsesDialect()
-ENDPOINT = Endpoint("https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..base_client import LLMClient
 from ..codecs.openai_embedding import EmbeddingCodec
-from ..dialects.responses_compatible import ENDPOINT
+from ..dialects.openai_endpoint import ENDPOINT
 
 __all__ = ["OpenAIEmbeddingClient"]
 

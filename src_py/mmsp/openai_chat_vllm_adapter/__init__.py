@@ -1,0 +1,1 @@
+"""Chat Completions of vLLM's own server."""
