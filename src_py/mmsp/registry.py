@@ -43,6 +43,8 @@ _OFFICIAL = (
     ("openai-official", "OpenAIOfficialClient"),
     ("anthropic-official", "AnthropicOfficialClient"),
     ("google-official", "GoogleOfficialClient"),
+    ("zai-official", "ZAIOfficialClient"),
+    ("moonshot-official", "MoonshotOfficialClient"),
     ("deepseek-official", "DeepSeekOfficialClient"),
     ("minimax-official", "MiniMaxOfficialClient"),
 )

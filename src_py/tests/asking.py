@@ -52,6 +52,8 @@ def _short(event: UniEvent) -> str:
     (item,) = event["content_items"]
     fields: dict[str, Any] = dict(item)
     value = next(
-        fields[name] for name in ("text", "thinking", "arguments", "data") if name in fields
+        fields[name]
+        for name in ("text", "thinking", "arguments", "data", "embedding")
+        if name in fields
     )
     return f"{item['type']} {value}"

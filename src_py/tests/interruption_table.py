@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal
 
-from mmsp.testing import Answer, ScriptedProvider, chat, gate, say, stall
+from mmsp.testing import (
+    Answer,
+    ScriptedProvider,
+    chat,
+    embeddings,
+    gate,
+    generate_content,
+    interactions,
+    messages,
+    responses,
+    say,
+    stall,
+)
 from mmsp.types import UniMessage
 
 Way = Literal[
@@ -33,7 +45,24 @@ WAYS: tuple[Way, ...] = (
 SECURITIES: tuple[Security, ...] = ("plain", "TLS", "TLS behind a proxy")
 
 # How each client type's provider speaks.
-WIRES: dict[str, ModuleType] = {"openai-chat": chat}
+WIRES: dict[str, ModuleType] = {
+    "openai-official": responses,
+    "anthropic-official": messages,
+    "google-official": interactions,
+    "zai-official": chat,
+    "moonshot-official": chat,
+    "deepseek-official": responses,
+    "minimax-official": responses,
+    "openai-responses": responses,
+    "openai-chat": chat,
+    "openai-chat-vllm-adapter": chat,
+    "openai-embedding": embeddings,
+    "ant-messages": messages,
+    "google-genai": generate_content,
+}
+
+# One client of each codec, which is stopped in every way in every phase; the others in a choice of them.
+EXHAUSTIVE = ("openai-chat", "openai-responses", "ant-messages", "google-genai", "google-official")
 
 HUGE = 20_000_000
 COMPLETE = "All is well"
@@ -80,6 +109,13 @@ class Phase:
             return self.not_on[security]
         if security == "TLS behind a proxy" and not self.through_proxy:
             return "behind a tunnel that stands this phase is that of TLS, and two others show it"
+        return None
+
+    def why_not_for(self, client_type: str) -> str | None:
+        if WIRES[client_type] is embeddings and (self.reads or "finish" in self.name):
+            return (
+                "this wire does not stream: its answer is read whole, before anything is handed out"
+            )
         return None
 
     def why_not(self, way: Way) -> str | None:
@@ -234,3 +270,28 @@ REQUIRED_PHASES = (
     "after the finish reason and the usage",
     "waiting for the end of the body",
 )
+
+# What MMSP-RFC-0008 §9 names for every client: there each way is tried.
+NAMED_PHASES = (
+    "mid-item while the caller waits",
+    "mid-item while the caller is busy",
+    "after the finish reason and the usage",
+)
+
+
+def is_chosen(client_type: str, phase: Phase, security: Security, way: Way, stateful: bool) -> bool:
+    """Whether this cell is in the choice for a client that shares its codec with another.
+
+    Each phase is tried in two ways, both kinds of call and one security, which differ from client to
+    client; and in all ways where the contract names the phase.
+    """
+    client = list(WIRES).index(client_type)
+    number = PHASES.index(phase)
+    possible = [each for each in WAYS if phase.why_not(each) is None]
+    securities = [each for each in SECURITIES if phase.why_not_on(each) is None]
+    if security != securities[(client + number) % len(securities)]:
+        return False
+    if phase.name in NAMED_PHASES:
+        return True
+    place = possible.index(way) + 2 * (client + number)
+    return place % len(possible) < 2 and (place + client) % 2 == int(stateful)

@@ -8,9 +8,9 @@ from mmsp import ApiKeyRequiredError, AutoLLMClient
 from mmsp.credentials import resolve_credentials, same_endpoint
 from mmsp.dialects.endpoint import Endpoint, bearer
 from mmsp.registry import CLIENTS
-from mmsp.testing import ScriptedProvider
-from tests.asking import complete
+from mmsp.testing import Answer, ScriptedProvider, say
 from tests.calling import ask
+from tests.interruption_table import WIRES
 
 DEFAULT = "https://api.vendor.test/v1"
 VENDOR = Endpoint(DEFAULT, "VENDOR_API_KEY", "VENDOR_BASE_URL")
@@ -203,7 +203,8 @@ async def test_every_client_shows_the_environments_key_to_the_environments_url(
     client_type: str, environment: pytest.MonkeyPatch
 ) -> None:
     endpoint = CLIENTS[client_type].load().endpoint
-    with ScriptedProvider(complete()) as provider:
+    whole = Answer(*(say(each) for each in WIRES[client_type].answer("All is well")))
+    with ScriptedProvider(whole) as provider:
         environment.setenv(endpoint.key_variable, "env-key")
         environment.setenv(endpoint.url_variable, provider.base_url)
         await ask(AutoLLMClient("m", client_type=client_type))

@@ -25,11 +25,13 @@ from .encoding import (
     Conversation,
     Json,
     body_of,
+    for_level,
     given,
     is_fetched,
     refuse,
     refuse_extra_body,
     versioned,
+    without_temperature,
 )
 
 __all__ = ["MessagesCodec"]
@@ -91,12 +93,12 @@ class MessagesCodec:
     def _settings(self, model: str, config: Json, client: str) -> Json:
         """The body's keys that config decides."""
         self._refuse(model, config, client)
+        if self.dialect.fixed_temperature:
+            config = without_temperature(model, config, client=client)
         body: Json = {"max_tokens": config.get("max_tokens", self.dialect.max_tokens)}
         for key, name in _SAME.items():
             if key in config:
                 body[name] = config[key]
-        if "temperature" in config and not self.dialect.fixed_temperature:
-            body["temperature"] = config["temperature"]
         if "tools" in config:
             body["tools"] = [_tool(each) for each in config["tools"]]
         if "tool_choice" in config:
@@ -108,11 +110,7 @@ class MessagesCodec:
 
     def _thinking(self, model: str, config: Json) -> Json:
         """The keys `thinking` and `output_config`."""
-        made: Json = {}
-        if (level := config.get("thinking_level")) is not None:
-            lower = model.lower()
-            rows = (levels for part, levels in self.dialect.levels if part in lower)
-            made = dict(next(rows, {}).get(level, {}))
+        made = for_level(self.dialect.levels, model, config.get("thinking_level"))
         if (shown := config.get("thinking_summary")) is not None:
             thinking = made.setdefault("thinking", {"type": "adaptive"})
             if thinking["type"] == "adaptive":  # the others refuse it
@@ -126,7 +124,6 @@ class MessagesCodec:
         refuse(self.dialect.refuses, model, config, client=client)
         refuse_extra_body(_OURS, config, client=client)
         problems = {
-            "temperature": self.dialect.fixed_temperature and config.get("temperature", 1) != 1,
             "prompt_caching": config.get("prompt_caching", "enable") not in self.dialect.caching,
             "tool_choice": isinstance(names := config.get("tool_choice"), list) and len(names) != 1,
         }
@@ -140,9 +137,13 @@ class MessagesCodec:
                 )
 
 
-_SAME = {"system_prompt": "system", "top_p": "top_p", "stop_sequences": "stop_sequences"}
+_SAME = {
+    "system_prompt": "system",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop_sequences": "stop_sequences",
+}
 _ADVICE = {
-    "temperature": ": the model has only 1.0, leave it out",
     "prompt_caching": ": leave it out",
     "tool_choice": ": name one tool, or say 'required'",
 }

@@ -21,8 +21,11 @@ from ..types import UniConfig, UniMessage
 __all__ = [
     "Conversation",
     "Json",
+    "LevelRows",
     "Refusals",
     "body_of",
+    "for_level",
+    "function",
     "given",
     "is_fetched",
     "json_schema",
@@ -30,9 +33,11 @@ __all__ = [
     "refuse",
     "refuse_extra_body",
     "versioned",
+    "without_temperature",
 ]
 
 Json = dict[str, Any]
+LevelRows = Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]
 Refusals = tuple[tuple[str, frozenset[str]], ...]
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -170,3 +175,27 @@ class Conversation:
             item_type=item_type,
             message_index=index,
         )
+
+
+def function(tool: Json) -> Json:
+    """What OpenAI's wires say of a tool."""
+    named = ("name", "description", "parameters")
+    return {key: tool[key] for key in named if tool.get(key) is not None}
+
+
+def for_level(rows: LevelRows, model: str, level: str | None) -> Json:
+    """What a thinking level adds to the body: of the first row whose text is in the lower-cased id."""
+    lower = model.lower()
+    levels = next((levels for part, levels in rows if part in lower), {})
+    return {} if level is None else dict(levels.get(level, {}))
+
+
+def without_temperature(model: str, config: Json, *, client: str) -> Json:
+    """`config` for a model whose temperature is 1.0 and nothing else, and is not sent."""
+    if config.get("temperature", 1.0) != 1.0:
+        raise UnsupportedParameterError(
+            f"{model} has no temperature but 1.0: leave it out",
+            client=client,
+            parameter="temperature",
+        )
+    return {key: value for key, value in config.items() if key != "temperature"}

@@ -22,6 +22,7 @@ from .encoding import (
     Conversation,
     Json,
     body_of,
+    function,
     given,
     is_fetched,
     pictures,
@@ -120,7 +121,7 @@ class InteractionsCodec:
         if (shown := config.get("thinking_summary")) is not None:
             generation["thinking_summaries"] = "auto" if shown else "none"
         if tools := config.get("tools"):
-            body["tools"] = [_tool(each) for each in tools]
+            body["tools"] = [{"type": "function", **function(each)} for each in tools]
             if choice := config.get("tool_choice"):
                 generation["tool_choice"] = _tool_choice(choice)
         if generation:
@@ -173,11 +174,6 @@ class InteractionsCodec:
 def _turn(name: str, words: str) -> Json:
     spoken = {"type": "speech_metadata", "speaker": name}
     return {"type": "text", "text": words, "annotations": [spoken]}
-
-
-def _tool(tool: Json) -> Json:
-    named = ("name", "description", "parameters")
-    return {"type": "function", **{k: tool[k] for k in named if tool.get(k) is not None}}
 
 
 def _tool_choice(choice: str | list[str]) -> Any:

@@ -12,7 +12,6 @@ What an answer becomes is in `openai_chat_decoder`. Three habits of this wire sh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,23 +20,33 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..dialects.chat import ChatDialect
-from ..errors import InvalidMessageError, UnsupportedContentError, UnsupportedParameterError
+from ..errors import UnsupportedContentError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .base import ids_in
+from .encoding import (
+    Conversation,
+    Json,
+    body_of,
+    for_level,
+    function,
+    given,
+    is_fetched,
+    json_schema,
+    pictures,
+    refuse,
+    refuse_extra_body,
+    without_temperature,
+)
 from .openai_chat_decoder import THINKING_PARTS, ChatDecoder
 from .picture import needs_detail
 
 __all__ = ["ChatCodec"]
 
-Json = dict[str, Any]
-
 _HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
 _OURS = frozenset({"model", "stream", "messages", "n", "store"})  # not for `extra_body`
 _NO_IMAGES: Mapping[str, str] = MappingProxyType({})
-_FETCHED = re.compile(r"https?://", re.IGNORECASE)
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,10 @@ class ChatCodec:
     name: ClassVar[str] = "openai_chat"
 
     def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """The http(s) URLs of pictures; this wire's servers want them inline."""
-        found = [url for message in messages for url in _pictures(message) if _FETCHED.match(url)]
-        return list(dict.fromkeys(found))
+        """The http(s) URLs of pictures; most servers of this wire want them inline."""
+        if self.dialect.pictures_by_url:
+            return []
+        return list(dict.fromkeys(url for url in pictures(messages) if is_fetched(url)))
 
     def encode(
         self,
@@ -64,10 +74,12 @@ class ChatCodec:
         images: Mapping[str, str] = _NO_IMAGES,
     ) -> HttpRequest:
         """The streaming request; see `mmsp.codecs.base.Codec`."""
-        settings = self._settings(model, {k: v for k, v in config.items() if v is not None}, client)
-        conversation = _Conversation(self, model, target.host, client, images)
+        settings = self._settings(model, given(config), client)
+        conversation = _Messages(self.name, target.host, client, images, self.dialect, model)
         body = {"model": model, "stream": True, "messages": conversation.encode(messages, config)}
-        return target.request("POST", "/chat/completions", _HEADERS, _json(body | settings, client))
+        return target.request(
+            "POST", "/chat/completions", _HEADERS, body_of(body | settings, client=client)
+        )
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ChatDecoder:
         return ChatDecoder(assembler, self.dialect, client=client, host=target.host)
@@ -83,16 +95,24 @@ class ChatCodec:
 
     def _settings(self, model: str, config: Json, client: str) -> Json:
         """The body's keys that config decides, in the order of the wire's documentation."""
-        self._refuse(config, client)
-        body: Json = dict(self.dialect.always)
-        if self.dialect.asks_for_usage:
+        dialect, lower = self.dialect, model.lower()
+        refuse(dialect.refuses, model, config, client=client)
+        refuse_extra_body(_OURS, config, client=client)
+        if dialect.fixed_temperature:
+            config = without_temperature(model, config, client=client)
+        body: Json = dict(dialect.always)
+        if dialect.asks_for_usage:
             body["stream_options"] = {"include_usage": True}
         for key, name, encode in self._parameters():
             if key in config:
                 body[name] = encode(config[key])
         if config.get("fast_mode"):
             body["service_tier"] = "priority"
-        return body | self._thinking(model, config) | dict(config.get("extra_body", {}))
+        body |= dialect.caching.get(config.get("prompt_caching", "enable"), {})
+        if dialect.cache_key and dialect.cache_key in lower and "trace_id" in config:
+            body["prompt_cache_key"] = config["trace_id"]
+        level = config.get("thinking_level")
+        return body | for_level(dialect.levels, model, level) | dict(config.get("extra_body", {}))
 
     def _parameters(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         yield "max_tokens", self.dialect.max_tokens, _same
@@ -104,48 +124,13 @@ class ChatCodec:
         yield "tool_choice", "tool_choice", _tool_choice
         yield "output_schema", "response_format", _response_format
 
-    def _thinking(self, model: str, config: Json) -> Json:
-        level = config.get("thinking_level")
-        for part, levels in self.dialect.levels:
-            if level is not None and part in model.lower():
-                return dict(levels.get(level, {}))
-        return {}
-
-    def _refuse(self, config: Json, client: str) -> None:
-        """Raise for the first value that this dialect does not take."""
-        choice = config.get("tool_choice", "auto")
-        form = choice if isinstance(choice, str) else "list"
-        checks = {
-            "tool_choice": form in self.dialect.tool_choices,
-            "prompt_caching": config.get("prompt_caching", "enable") in self.dialect.prompt_caching,
-            "extra_body": not _OURS & config.get("extra_body", {}).keys(),
-            **{key: not config.get(key) for key in self.dialect.refuses if key == "fast_mode"},
-            **{key: key not in config for key in self.dialect.refuses if key != "fast_mode"},
-        }
-        for parameter, taken in checks.items():
-            if not taken:
-                raise UnsupportedParameterError(
-                    _refusal(parameter, config), client=client, parameter=parameter
-                )
-
-
-def _refusal(parameter: str, config: Json) -> str:
-    if parameter == "extra_body":
-        taken = ", ".join(sorted(_OURS & config["extra_body"].keys()))
-        return f"extra_body may not set what this library sets itself: {taken}"
-    return f"this model's endpoint does not take {parameter}={config[parameter]!r}: leave it out"
-
 
 def _same(value: Any) -> Any:
     return value
 
 
 def _tools(tools: Sequence[Json]) -> list[Json]:
-    named = ("name", "description", "parameters")
-    return [
-        {"type": "function", "function": {k: tool[k] for k in named if tool.get(k) is not None}}
-        for tool in tools
-    ]
+    return [{"type": "function", "function": function(tool)} for tool in tools]
 
 
 def _tool_choice(choice: str | Sequence[str]) -> Any:
@@ -156,33 +141,18 @@ def _tool_choice(choice: str | Sequence[str]) -> Any:
 
 
 def _response_format(schema: Json) -> Json:
-    title = schema.get("title")
-    name = _NOT_IN_A_NAME.sub("_", title)[:64] if isinstance(title, str) else ""
-    form = {"name": name or "output", "schema": schema, "strict": True}
-    return {"type": "json_schema", "json_schema": form}
-
-
-def _json(body: Json, client: str) -> bytes:
-    try:
-        return msgspec.json.encode(body)
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidMessageError(
-            f"the request holds what JSON cannot carry: {error}", client=client
-        ) from None
+    return {"type": "json_schema", "json_schema": json_schema(schema)}
 
 
 # ---- messages
 
 
 @dataclass(slots=True)
-class _Conversation:
-    """The messages of one request; remembers where earlier thinking went."""
+class _Messages(Conversation):
+    """Remembers where earlier thinking went."""
 
-    codec: ChatCodec
+    dialect: ChatDialect
     model: str
-    host: str
-    client: str
-    images: Mapping[str, str]
     thought: tuple[str, ...] = field(default=())  # the fields that earlier thinking was sent in
 
     def encode(self, messages: Sequence[UniMessage], config: UniConfig) -> list[Json]:
@@ -193,7 +163,7 @@ class _Conversation:
             encode = self._user if message["role"] == "user" else self._assistant
             made = encode(index, list(message["content_items"]))
             if not made:
-                raise self._invalid(index, "leaves nothing to send: add text or a tool result")
+                raise self.nothing_left(index)
             encoded += made
         return encoded
 
@@ -205,13 +175,13 @@ class _Conversation:
                 case "text.done":
                     parts.append({"type": "text", "text": item["text"]})
                 case "image_url.done":
-                    parts.append(self._image(index, item["image_url"], "image_url.done"))
+                    parts.append(self._image(index, item["image_url"], "image_url"))
                 case "tool_result.done":
                     results.append(self._tool_result(index, item))
                     for url in item.get("images") or ():
                         parts.append(self._image(index, url, "tool_result"))
                 case kind:
-                    raise self._foreign(index, kind, "user")
+                    raise self.foreign(index, kind)
         return [*results, {"role": "user", "content": parts}] if parts else results
 
     def _assistant(self, index: int, items: list[Any]) -> list[Json]:
@@ -230,7 +200,7 @@ class _Conversation:
                 case "tool_call.done":
                     calls.append(_tool_call(item))
                 case kind:
-                    raise self._foreign(index, kind, "assistant")
+                    raise self.foreign(index, kind)
         if not any(part["type"] == "text" for part in parts) and not calls:
             return []
         if parts:
@@ -242,27 +212,22 @@ class _Conversation:
         return [message]
 
     def _image(self, index: int, url: str, item_type: str) -> Json:
-        url = self.images.get(url, url)
-        if _FETCHED.match(url):
+        lower = self.model.lower()
+        if self.dialect.sees_pictures not in lower:
             raise UnsupportedContentError(
-                "pictures go to this endpoint inline: give a data: URL instead of an http one",
+                f"{self.model} sees no pictures: leave them out, or ask another model",
                 client=self.client,
                 item_type=item_type,
             )
-        if not url.startswith("data:"):
-            raise self._invalid(index, "has a picture that is no http(s) or data: URL", "image_url")
-        image = {"url": url}
-        fine = self.codec.dialect.fine_images
-        if fine and fine in self.model.lower() and needs_detail(url):
+        image = {"url": self.picture(index, url)}
+        if (fine := self.dialect.fine_images) and fine in lower and needs_detail(image["url"]):
             image["detail"] = "high"
         return {"type": "image_url", "image_url": image}
 
     def _tool_result(self, index: int, item: Json) -> Json:
-        if not item.get("tool_call_id"):
-            raise self._invalid(index, "has a tool result without tool_call_id", "tool_result")
         return {
             "role": "tool",
-            "tool_call_id": item["tool_call_id"],
+            "tool_call_id": self.call_id(index, item),
             "content": item["text"],
         }
 
@@ -274,23 +239,23 @@ class _Conversation:
         if text:
             self.thought = self._reasoning_fields(thinking)
             sent = dict.fromkeys(self.thought, text)
-        elif calls and self.codec.dialect.replays_empty_reasoning:
+        elif calls and self.dialect.replays_empty_reasoning:
             sent = dict.fromkeys(self.thought, "")
         details = [block for item in thinking for block in self._details(item)]
         return sent | ({"reasoning_details": details} if details else {})
 
     def _reasoning_fields(self, thinking: list[Any]) -> tuple[str, ...]:
         """The field all of it came in, or those the dialect knows."""
-        known = self.codec.dialect.reasoning_fields
-        named = {self._own(item).get("reasoning_field") for item in thinking}
+        known = self.dialect.reasoning_fields
+        named = {self.own(item).get("reasoning_field") for item in thinking}
         if len(named) == 1 and (name := named.pop()) in (*known, THINKING_PARTS):
             return (name,)
         return known
 
     def _details(self, item: Json) -> Iterator[Json]:
         """The blocks in which a gateway sent this thinking, for the same gateway."""
-        own = self._own(item)
-        if not self.codec.dialect.reasoning_details:
+        own = self.own(item)
+        if not self.dialect.reasoning_details:
             return
         named = {"format": own.get("format"), "id": own.get("reasoning_id")}
         named = {key: value for key, value in named.items() if value}
@@ -302,27 +267,6 @@ class _Conversation:
         blocks = own.get("reasoning_details")
         if isinstance(blocks, list):
             yield from blocks
-
-    def _own(self, item: Json) -> Json:
-        """The item's fidelity if it is this wire's and host's, or names neither."""
-        fidelity = item.get("fidelity") or {}
-        origin = (fidelity.get("wire"), fidelity.get("host"))
-        return fidelity if origin in ((self.codec.name, self.host), (None, None)) else {}
-
-    # errors
-
-    def _foreign(self, index: int, kind: Any, role: str) -> InvalidMessageError:
-        return self._invalid(
-            index, f"has an item of type {kind!r}, which no {role} message takes", kind
-        )
-
-    def _invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
-        return InvalidMessageError(
-            f"messages[{index}] {what}",
-            client=self.client,
-            item_type=item_type,
-            message_index=index,
-        )
 
 
 def _tool_call(item: Json) -> Json:
@@ -336,11 +280,3 @@ def _tool_call(item: Json) -> Json:
 
 def _thinking_part(text: str) -> Json:
     return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
-
-
-def _pictures(message: UniMessage) -> Iterator[str]:
-    for item in message["content_items"]:
-        if item["type"] == "image_url.done":
-            yield item["image_url"]
-        elif item["type"] == "tool_result.done":
-            yield from item.get("images") or ()

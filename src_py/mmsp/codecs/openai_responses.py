@@ -25,10 +25,12 @@ from .encoding import (
     Conversation,
     Json,
     body_of,
+    function,
     given,
     json_schema,
     refuse,
     refuse_extra_body,
+    without_temperature,
 )
 from .openai_responses_decoder import BESIDE, ResponsesDecoder
 from .picture import needs_detail
@@ -41,6 +43,7 @@ _NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 _SAME = {
     "system_prompt": "instructions",
     "max_tokens": "max_output_tokens",
+    "temperature": "temperature",
     "top_p": "top_p",
 }
 
@@ -90,17 +93,17 @@ class ResponsesCodec:
         """The body's keys that config decides."""
         refuse(self.dialect.refuses, model, config, client=client)
         refuse_extra_body(_OURS, config, client=client)
+        if self.dialect.fixed_temperature:
+            config = without_temperature(model, config, client=client)
         self._check_temperature(model, config, client)
         body: Json = dict(self.dialect.always)
         for key, name in _SAME.items():
             if key in config:
                 body[name] = config[key]
-        if "temperature" in config and not self.dialect.fixed_temperature:
-            body["temperature"] = config["temperature"]
         if reasoning := self._reasoning(model, config):
             body["reasoning"] = reasoning
         if "tools" in config:
-            body["tools"] = [_tool(each) for each in config["tools"]]
+            body["tools"] = [{"type": "function", **function(each)} for each in config["tools"]]
         if "tool_choice" in config:
             body["tool_choice"] = _tool_choice(config["tool_choice"])
         if schema := config.get("output_schema"):
@@ -122,22 +125,14 @@ class ResponsesCodec:
         return made
 
     def _check_temperature(self, model: str, config: Json, client: str) -> None:
-        temperature = config.get("temperature", 1.0)
-        low, high = self.dialect.temperatures or (temperature, temperature)
-        if self.dialect.fixed_temperature:
-            low = high = 1.0
+        low, high = self.dialect.temperatures
+        temperature = config.get("temperature", low)
         if not low <= temperature <= high:
-            taken = f"only {low:g}" if low == high else f"{low:g} to {high:g}"
             raise UnsupportedParameterError(
-                f"{model} on this endpoint does not take temperature={temperature!r}: {taken}",
+                f"{model} takes a temperature from {low:g} to {high:g}, not {temperature!r}",
                 client=client,
                 parameter="temperature",
             )
-
-
-def _tool(tool: Json) -> Json:
-    named = ("name", "description", "parameters")
-    return {"type": "function", **{k: tool[k] for k in named if tool.get(k) is not None}}
 
 
 def _tool_choice(choice: str | Sequence[str]) -> Any:

@@ -12,9 +12,11 @@ from typing import Any
 
 from ..types import FinishReason
 
-__all__ = ["ChatDialect", "Levels"]
+__all__ = ["CACHES_BY_ITSELF", "ChatDialect", "Levels"]
 
 Levels = Mapping[str, Mapping[str, Any]]
+
+CACHES_BY_ITSELF = frozenset({"prompt_caching=disable", "prompt_caching=enhance"})
 
 _FINISH_WORDS: Mapping[str, FinishReason] = MappingProxyType(
     {
@@ -34,9 +36,12 @@ class ChatDialect:
     - `max_tokens`: the body's name for that config key.
     - `always`: body keys that every request carries.
     - `asks_for_usage`: usage comes only when `stream_options` asks for it.
-    - `tool_choices`: the accepted values; "list" stands for a list of names.
-    - `prompt_caching`: the accepted values.
-    - `refuses`: config keys that are refused whatever their value (`fast_mode`: when it is on).
+    - `fixed_temperature`: 1.0 is the only temperature, and it is not sent.
+    - `caching`: what a value of `prompt_caching` adds to the body.
+    - `cache_key`: part of the ids of models that are told the trace's id, to find what they cached.
+    - `refuses`: see `mmsp.codecs.encoding`.
+    - `pictures_by_url`: the server fetches pictures itself.
+    - `sees_pictures`: part of the ids of models that take pictures.
     - `levels`: thinking levels. In the first row whose text occurs in the lower-cased model id, each
       level has the object that is merged into the body; without a row levels have no effect.
     - `finish_words`: the server's words for why it stopped; any other is "unknown".
@@ -52,9 +57,12 @@ class ChatDialect:
     max_tokens: str = "max_completion_tokens"
     always: Mapping[str, Any] = field(default_factory=dict)
     asks_for_usage: bool = True
-    tool_choices: frozenset[str] = frozenset({"auto", "none", "required", "list"})
-    prompt_caching: frozenset[str] = frozenset({"enable"})
-    refuses: frozenset[str] = frozenset()
+    fixed_temperature: bool = False
+    caching: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cache_key: str = ""
+    refuses: tuple[tuple[str, frozenset[str]], ...] = (("", CACHES_BY_ITSELF),)
+    pictures_by_url: bool = False
+    sees_pictures: str = ""
     levels: tuple[tuple[str, Levels], ...] = ()
     finish_words: Mapping[str, FinishReason] = field(default_factory=lambda: _FINISH_WORDS)
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")

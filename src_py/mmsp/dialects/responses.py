@@ -5,6 +5,7 @@ The defaults are those of servers that imitate it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -56,7 +57,7 @@ class ResponsesDialect:
     )
     summary: Literal["alone", "with a level", "never"] = "with a level"
     fixed_temperature: bool = False
-    temperatures: tuple[float, float] | None = None
+    temperatures: tuple[float, float] = (-math.inf, math.inf)
     refuses: tuple[tuple[str, frozenset[str]], ...] = (("", NOT_ON_THE_WIRE),)
     fine_images: str = "gpt-5.6"
     text_only: str = ""

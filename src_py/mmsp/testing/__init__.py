@@ -10,7 +10,7 @@ It sees how the far side closes on the TCP socket itself, and when. It needs Lin
 packages of `mmsp[testing]`. Nothing else of mmsp is imported here.
 """
 
-from . import chat, generate_content, interactions, messages, responses
+from . import chat, embeddings, generate_content, interactions, messages, responses
 from .process import ProviderProcess
 from .provider import ScriptedProvider
 from .records import ConnectionRecord, ReceivedRequest
@@ -26,6 +26,7 @@ __all__ = [
     "chat",
     "cut",
     "drip",
+    "embeddings",
     "gate",
     "generate_content",
     "interactions",

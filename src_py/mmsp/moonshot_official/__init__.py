@@ -1,0 +1,1 @@
+"""Moonshot's Kimi, by its Chat Completions wire."""

@@ -1,0 +1,1 @@
+"""Z.AI, by its Chat Completions wire."""
