@@ -162,7 +162,7 @@ def _response_format(schema: Json) -> Json:
     return {"type": "json_schema", "json_schema": form}
 
 
-def _json(body: Json, client: str) -> bytes:
+def _json(body: Any, client: str) -> bytes:
     try:
         return msgspec.json.encode(body)
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
@@ -228,7 +228,7 @@ class _Conversation:
                     if parts_field:
                         parts.append(_thinking_part(item["thinking"]))
                 case "tool_call.done":
-                    calls.append(_tool_call(item))
+                    calls.append(self._tool_call(item))
                 case kind:
                     raise self._foreign(index, kind, "assistant")
         if not any(part["type"] == "text" for part in parts) and not calls:
@@ -249,7 +249,7 @@ class _Conversation:
                 client=self.client,
                 item_type=item_type,
             )
-        if not url.startswith("data:"):
+        if url[:5].lower() != "data:":
             raise self._invalid(index, "has a picture that is no http(s) or data: URL", "image_url")
         image = {"url": url}
         fine = self.codec.dialect.fine_images
@@ -265,6 +265,11 @@ class _Conversation:
             "tool_call_id": item["tool_call_id"],
             "content": item["text"],
         }
+
+    def _tool_call(self, item: Json) -> Json:
+        arguments = _json(item["arguments"], self.client).decode()
+        function = {"name": item["name"], "arguments": arguments}
+        return {"id": item["tool_call_id"], "type": "function", "function": function}
 
     # thinking
 
@@ -323,15 +328,6 @@ class _Conversation:
             item_type=item_type,
             message_index=index,
         )
-
-
-def _tool_call(item: Json) -> Json:
-    arguments = msgspec.json.encode(item["arguments"]).decode()
-    return {
-        "id": item["tool_call_id"],
-        "type": "function",
-        "function": {"name": item["name"], "arguments": arguments},
-    }
 
 
 def _thinking_part(text: str) -> Json:
