@@ -765,7 +765,7 @@ def test_a_character_cut_in_two_by_a_javascript_server_is_put_together() -> None
         calls(piece(0, "\ud83d", "f", '{"x":"\ud83d')),
         calls(piece(0, None, None, '\ude00"}')),
     )
-    assert answer.items() == [text("a😀bc😀\ufffd"), tool_call_of("f", "?", {"x": "😀"})]
+    assert answer.items() == [text("a😀b\ufffdc😀\ufffd"), tool_call_of("f", "?", {"x": "😀"})]
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b": keepalive", b": OPENROUTER PROCESSING"])

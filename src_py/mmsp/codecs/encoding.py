@@ -80,7 +80,7 @@ def _form(value: Any) -> str:
     return value if isinstance(value, str) else "list" if isinstance(value, list) else repr(value)
 
 
-def body_of(body: Json, *, client: str) -> bytes:
+def body_of(body: Any, *, client: str) -> bytes:
     """The request's body. Raises `InvalidMessageError` for what JSON cannot carry."""
     try:
         return msgspec.json.encode(body)
@@ -146,7 +146,7 @@ class Conversation:
     def picture(self, index: int, url: str) -> str:
         """The http(s) or `data:` URL of a picture, the latter if it was fetched."""
         url = self.images.get(url, url)
-        if not is_fetched(url) and not url.startswith("data:"):
+        if not is_fetched(url) and url[:5].lower() != "data:":
             raise self.invalid(index, "has a picture that is no http(s) or data: URL", "image_url")
         return url
 

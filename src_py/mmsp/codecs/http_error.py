@@ -172,7 +172,10 @@ def _status(code: int | str | None) -> int | None:
 
 def _text(value: Any) -> str:
     """`value` in words; half characters, which JSON can hold, become question marks."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "what it says is nested too deeply to be shown"
     return text.encode("utf-8", "replace").decode()
 
 

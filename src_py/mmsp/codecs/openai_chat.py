@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import msgspec
-
 from ..dialects.chat import ChatDialect
 from ..errors import UnsupportedContentError
 from ..grammar import Assembler
@@ -198,7 +196,7 @@ class _Messages(Conversation):
                     if parts_field:
                         parts.append(_thinking_part(item["thinking"]))
                 case "tool_call.done":
-                    calls.append(_tool_call(item))
+                    calls.append(self._tool_call(item))
                 case kind:
                     raise self.foreign(index, kind)
         if not any(part["type"] == "text" for part in parts) and not calls:
@@ -230,6 +228,11 @@ class _Messages(Conversation):
             "tool_call_id": self.call_id(index, item),
             "content": item["text"],
         }
+
+    def _tool_call(self, item: Json) -> Json:
+        arguments = body_of(item["arguments"], client=self.client).decode()
+        named = {"name": item["name"], "arguments": arguments}
+        return {"id": item["tool_call_id"], "type": "function", "function": named}
 
     # thinking
 
@@ -267,15 +270,6 @@ class _Messages(Conversation):
         blocks = own.get("reasoning_details")
         if isinstance(blocks, list):
             yield from blocks
-
-
-def _tool_call(item: Json) -> Json:
-    arguments = msgspec.json.encode(item["arguments"]).decode()
-    return {
-        "id": item["tool_call_id"],
-        "type": "function",
-        "function": {"name": item["name"], "arguments": arguments},
-    }
 
 
 def _thinking_part(text: str) -> Json:

@@ -1,15 +1,15 @@
 """A chunk of a Chat Completions stream: the few fields that are read, and two ways to read them.
 
 `decode` goes straight from bytes into the fields, checks their types and skips all the rest. What
-does not fit (content as a list, arguments as an object, a number for an id, half a character) is
-read again by `forgive`, which takes what makes sense of anything that is JSON and leaves out the
-rest, so that an imitator's oddity never ends a stream.
+does not fit (arguments as an object, a number for an id, half a character) is read again by `forgive`,
+which takes what makes sense of anything that is JSON and leaves out the rest, so that an imitator's
+oddity never ends a stream.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,9 +19,9 @@ __all__ = [
     "Chunk",
     "Delta",
     "Detail",
+    "Part",
     "Usage",
     "as_chunk",
-    "content_parts",
     "decode",
     "forgive",
     "plain",
@@ -51,8 +51,27 @@ class Detail(msgspec.Struct, gc=False):
     signature: str | None = None
 
 
+class Part(msgspec.Struct, gc=False):
+    """A typed part of content. Thinking may be a list of text parts itself."""
+
+    type: str | None = None
+    text: str | None = None
+    thinking: str | list[Part | str] | None = None
+
+    @property
+    def thought(self) -> str:
+        """The words of thinking, "" for a part of any other type."""
+        if self.type != "thinking" or not self.thinking:
+            return ""
+        if isinstance(self.thinking, str):
+            return self.thinking
+        return "".join(
+            (each if isinstance(each, str) else each.text) or "" for each in self.thinking
+        )
+
+
 class Delta(msgspec.Struct, gc=False):
-    content: str | None = None
+    content: str | list[Part | str] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[Detail] | None = None
@@ -115,8 +134,14 @@ def plain(data: bytes) -> Any:
         raise ValueError("JSON nested too deeply") from None
 
 
-def forgive(answer: dict[str, Any], mend: Callable[[str, str], str]) -> Chunk:
-    """The chunk that `answer` means; `mend(field, text)` puts characters cut in two together."""
+Mend = Callable[[Hashable, str], str]
+
+
+def forgive(answer: dict[str, Any], mend: Mend) -> Chunk:
+    """The chunk that `answer` means; `mend(field, text)` puts characters cut in two together.
+
+    Raises `RecursionError` for arguments that came as an object nested too deeply.
+    """
     reader = _Forgiving(mend)
     return Chunk(
         choices=[reader.choice(each) for each in _objects(answer.get("choices"))],
@@ -139,19 +164,8 @@ def as_chunk(answer: dict[str, Any]) -> dict[str, Any]:
     return {**answer, "choices": choices}
 
 
-def content_parts(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The parts of the first choice's content, if it is a list, as ("text" or "thinking", words)."""
-    for choice in _objects(answer.get("choices")):
-        if not _integer(choice.get("index")):
-            said = choice.get("delta") or choice.get("message")
-            content = said.get("content") if isinstance(said, dict) else None
-            if isinstance(content, list):
-                yield from map(_part, content)
-            return
-
-
 class _Forgiving:
-    def __init__(self, mend: Callable[[str, str], str]) -> None:
+    def __init__(self, mend: Mend) -> None:
         self._mend = mend
 
     def choice(self, choice: dict[str, Any]) -> Choice:
@@ -166,7 +180,7 @@ class _Forgiving:
         if not isinstance(delta, dict):
             return None
         return Delta(
-            content=self._text(delta, "content"),
+            content=self._content(delta.get("content")),
             reasoning_content=self._text(delta, "reasoning_content"),
             reasoning=self._text(delta, "reasoning"),
             reasoning_details=[self._detail(it) for it in _objects(delta.get("reasoning_details"))],
@@ -174,18 +188,29 @@ class _Forgiving:
             refusal=self._text(delta, "refusal"),
         )
 
+    def _content(self, content: Any) -> str | list[Part | str] | None:
+        if isinstance(content, list):
+            return [self._part(each) for each in content if isinstance(each, dict | str)]
+        return self._mend("content", content) if isinstance(content, str) else None
+
+    def _part(self, part: dict[str, Any] | str) -> Part | str:
+        if isinstance(part, str):
+            return self._mend("content", part)
+        kind = "thinking" if part.get("type") == "thinking" else "text"
+        words = self._mend("content", _words(part.get(kind)))
+        return Part(type=kind, text=words, thinking=words)
+
     def _call(self, call: dict[str, Any]) -> CallPiece:
-        function = call.get("function")
-        if not isinstance(function, dict):
-            function = {}
+        function = _object(call.get("function"))
+        index, id = _integer(call.get("index")), _name(call.get("id"))
         arguments = function.get("arguments")
         if isinstance(arguments, dict):
-            function = {**function, "arguments": json.dumps(arguments, ensure_ascii=False)}
-        return CallPiece(
-            index=_integer(call.get("index")),
-            id=_name(call.get("id")),
-            function=Function(_name(function.get("name")), self._text(function, "arguments")),
-        )
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        if isinstance(arguments, str):  # of calls side by side each has its own halves
+            arguments = self._mend(("arguments", id if index is None else index), arguments)
+        else:
+            arguments = None
+        return CallPiece(index, id, Function(_name(function.get("name")), arguments))
 
     def _detail(self, detail: dict[str, Any]) -> Detail:
         fields = {name: _name(detail.get(name)) for name in Detail.__struct_fields__}
@@ -197,17 +222,12 @@ class _Forgiving:
         return self._mend(field, value) if isinstance(value, str) else None
 
 
-def _part(part: Any) -> tuple[str, str]:
-    """A typed part of content: text, or thinking, which may be a list of text parts itself."""
-    if isinstance(part, str):
-        return "text", part
-    if not isinstance(part, dict):
-        return "text", ""
-    kind = "thinking" if part.get("type") == "thinking" else "text"
-    words = part.get(kind)
-    if isinstance(words, list):
-        words = "".join(_part(each)[1] for each in words)
-    return kind, words if isinstance(words, str) else ""
+def _words(value: Any) -> str:
+    """Text, or the texts of a list of text parts."""
+    if isinstance(value, list):
+        texts = (each.get("text") if isinstance(each, dict) else each for each in value)
+        return "".join(each for each in texts if isinstance(each, str))
+    return value if isinstance(value, str) else ""
 
 
 def _usage(usage: Any) -> Usage | None:

@@ -12,6 +12,7 @@ said again in full is the same call.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +28,9 @@ from .openai_chat_chunk import (
     Chunk,
     Delta,
     Detail,
+    Part,
     Usage,
     as_chunk,
-    content_parts,
     decode,
     forgive,
     plain,
@@ -66,7 +67,7 @@ class ChatDecoder:
         self._dialect = dialect
         self._client = client
         self._repairs_usage = _is_below(host, dialect.uncounted_reasoning)
-        self._halves: dict[str, str] = {}  # first halves of characters, by field
+        self._halves: dict[Hashable, str] = {}  # first halves of characters, by field
         self._signed: dict[str, str] | None = None  # the last signature of `reasoning_details`
         self._block = 0  # counts what those signatures end
         self._calls: list[_Call] = []
@@ -80,6 +81,9 @@ class ChatDecoder:
             return
         if event == "error":
             raise self._reported(data)
+        if self._halves:
+            self._odd(data)
+            return
         try:
             chunk = decode(data)
         except (ValueError, RecursionError):
@@ -95,7 +99,7 @@ class ChatDecoder:
         self._complain(answer)
         if not isinstance(answer, dict) or "choices" not in answer:
             raise self._unreadable("neither a stream nor a completion", body)
-        self._forgive(as_chunk(answer))
+        self._forgive(as_chunk(answer), body)
         self.terminal = True
 
     # ---- a chunk
@@ -134,12 +138,25 @@ class ChatDecoder:
         elif delta.reasoning:
             say.thinking("reasoning", delta.reasoning, _IN_REASONING)
         if delta.content:
-            say.text("content", delta.content)
+            if isinstance(delta.content, str):
+                say.text("content", delta.content)
+            else:
+                self._parts(delta.content)
         if delta.tool_calls:
             for piece in delta.tool_calls:
                 self._call(piece)
         if delta.refusal:
             say.text("refusal", delta.refusal)
+
+    def _parts(self, parts: Sequence[Part | str]) -> None:
+        """Content as a list: text and thinking; parts of other types say nothing."""
+        for part in parts:
+            if isinstance(part, str):
+                self._assembler.text("content", part)
+            elif part.type == "thinking":
+                self._assembler.thinking("content", part.thought, _IN_PARTS)
+            else:
+                self._assembler.text("content", part.text or "")
 
     def _detail(self, block: Detail) -> None:
         """A block of hidden or mirrored reasoning; a signature ends what it signs."""
@@ -261,25 +278,22 @@ class ChatDecoder:
         except ValueError:
             raise self._unreadable("no JSON", data) from None
         if isinstance(answer, dict):
-            self._forgive(answer)
+            self._forgive(answer, data)
 
-    def _forgive(self, answer: dict[str, Any]) -> None:
-        for kind, words in content_parts(answer):
-            words = self._mend("content", words)
-            if kind == "text":
-                self._assembler.text("content", words)
-            else:
-                self._assembler.thinking("content", words, _IN_PARTS)
-        self._read(forgive(answer, self._mend))
+    def _forgive(self, answer: dict[str, Any], data: bytes) -> None:
+        try:
+            chunk = forgive(answer, self._mend)
+        except RecursionError:
+            raise self._unreadable("JSON nested too deeply", data) from None
+        self._read(chunk)
         if answer.get("error") or not answer.get("choices"):
             self._complain(answer)
 
-    def _mend(self, field: str, text: str) -> str:
-        """`text` in whole characters: one that JavaScript cut in two is put together again."""
-        half = self._halves.pop(field, "")
-        if text[:1] and "\udc00" <= text[0] <= "\udfff":
-            text = half + text
-        if text[-1:] and "\ud800" <= text[-1] <= "\udbff":
+    def _mend(self, field: Hashable, text: str) -> str:
+        """`text` in whole characters: one that JavaScript cut in two is put together again, a half that
+        stays alone is U+FFFD. While one waits for its other half every chunk comes by here."""
+        text = self._halves.pop(field, "") + text
+        if "\ud800" <= text[-1:] <= "\udbff":
             self._halves[field], text = text[-1], text[:-1]
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

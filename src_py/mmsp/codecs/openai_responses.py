@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-import msgspec
-
 from ..dialects.responses import ResponsesDialect
 from ..errors import UnsupportedContentError, UnsupportedParameterError
 from ..grammar import Assembler
@@ -184,7 +182,7 @@ class _Items(Conversation):
             case "thinking.done":
                 return self._thinking(item["thinking"], own)
             case "tool_call.done":
-                return _tool_call(item)
+                return _tool_call(item, self.client)
             case "tool_result.done":
                 return self._tool_result(index, item)
             case kind:
@@ -265,10 +263,10 @@ class _Run:
         return before
 
 
-def _tool_call(item: Json) -> Json:
+def _tool_call(item: Json, client: str) -> Json:
     return {
         "type": "function_call",
         "call_id": item["tool_call_id"],
         "name": item["name"],
-        "arguments": msgspec.json.encode(item["arguments"]).decode(),
+        "arguments": body_of(item["arguments"], client=client).decode(),
     }
