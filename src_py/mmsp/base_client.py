@@ -18,7 +18,7 @@ import msgspec
 from .abort_signal import AbortSignal
 from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import Codec
-from .codecs.http_error import complaint, masked, stream_error
+from .codecs.http_error import complaint, stream_error
 from .connector import Connector
 from .credentials import environment_headers, resolve_credentials
 from .dialects.endpoint import Endpoint
@@ -31,6 +31,7 @@ from .errors import (
 )
 from .grammar import Assembler
 from .http_call import HttpCall
+from .masking import beginning, secrets_in
 from .pictures import PictureFetcher
 from .plain import copied
 from .request import HttpRequest, Target
@@ -106,7 +107,7 @@ class LLMClient:
             timeouts=timeouts or Timeouts(),
             limits=limits,
             max_retries=_checked_retries(max_retries),
-            secrets=(key,) if key else (),
+            secrets=secrets_in(key, url, overrides),
         )
         self._history: list[UniMessage] = []
         self._claim = Claim()
@@ -192,18 +193,16 @@ class LLMClient:
         )
 
     def _models_in(self, body: bytes) -> tuple[list[str], str]:
-        client = type(self).__name__
+        client, secrets = type(self).__name__, self._connector.secrets
         answer: Any = None
         try:
             answer = msgspec.json.decode(body)
             return self.codec.models(answer)
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
             if (found := complaint(answer)) is not None:
-                raise stream_error(found, client=client) from None
-            start = body[:800].decode("utf-8", "replace")
+                raise stream_error(found, client=client, secrets=secrets) from None
             raise StreamProtocolError(
-                f"The answer is no list of models: {masked(start, self._connector.secrets)[:200]!r}",
-                client=client,
+                f"The answer is no list of models: {beginning(body, secrets)!r}", client=client
             ) from None
 
     # history
@@ -300,7 +299,11 @@ class LLMClient:
     def _stream(self, signal: AbortSignal | None, prepare: Any, commit: Any = None) -> Stream:
         name = type(self).__name__
         assembler = Assembler(
-            client=name, wire=self.codec.name, host=self._target.host, strict=_strict()
+            client=name,
+            wire=self.codec.name,
+            host=self._target.host,
+            strict=_strict(),
+            secrets=self._connector.secrets,
         )
         stream = Stream(
             self._connector,

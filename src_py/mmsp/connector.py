@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from .codecs.http_error import masked
 from .errors import MMSPError, UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
+from .masking import masked
 from .settings import Limits, Timeouts
 from .transport import Route, TransportError
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from .dialects.endpoint import Endpoint
 from .errors import ApiKeyRequiredError
+from .masking import masked, secrets_in
 
 __all__ = ["environment_headers", "needed_credentials", "resolve_credentials", "same_endpoint"]
 
@@ -42,7 +43,7 @@ def resolve_credentials(
             client_type=client_type,
             api_key_env=endpoint.key_variable,
             base_url_env=endpoint.url_variable,
-            base_url=url,
+            base_url=masked(url, secrets_in("", url, ())),
         )
     key = os.environ.get(endpoint.key_variable, "") or endpoint.placeholder_key
     if not key and not endpoint.open_server:

@@ -45,6 +45,7 @@ from .errors import (
     UnknownEventError,
     preview,
 )
+from .masking import masked
 from .partial import is_picture, kept_of
 from .plain import Fault, copied, plain_copy
 from .types import FinishReason, UsageMetadata
@@ -153,15 +154,22 @@ class Assembler:
     """Makes items of what a decoder saw; one per answer.
 
     `client` names the client in errors; `wire` and `host` mark the fidelity that is made here;
-    `strict` makes unknown events errors.
+    `strict` makes unknown events errors. `secrets` are what no error about the answer may show.
 
     `out` holds the items ready to be handed over, oldest first. `content` grows with every call that
     brought content, so that a reader can tell an answer that goes on from a mere sign of life.
     """
 
     def __init__(
-        self, *, client: str, wire: str = "", host: str = "", strict: bool = False
+        self,
+        *,
+        client: str,
+        wire: str = "",
+        host: str = "",
+        strict: bool = False,
+        secrets: tuple[str, ...] = (),
     ) -> None:
+        self.secrets = secrets
         self.out: deque[Item] = deque()
         self.content = 0
         self.over = False
@@ -335,7 +343,7 @@ class Assembler:
     def unknown(self, event: str) -> None:
         """An event that the decoder does not know: skipped, or an error when `strict`."""
         if self._strict:
-            shown = preview(event)
+            shown = preview(masked(event, self.secrets))
             raise UnknownEventError(
                 f"the provider sent an event that is not known: {shown}",
                 client=self._client,
@@ -595,13 +603,14 @@ class Assembler:
 
     def _bad_arguments(self, call: Item, what: str) -> ToolCallArgumentParseError:
         text = call["arguments"]
+        shown = preview(masked(text, self.secrets))
         return ToolCallArgumentParseError(
-            f"the arguments of the model's call of {call['name']!r} {what}: {preview(text)}",
+            f"the arguments of the model's call of {call['name']!r} {what}: {shown}",
             client=self._client,
             tool_name=call["name"],
             tool_call_id=call["tool_call_id"],
             raw_arguments_length=len(text),
-            raw_arguments_preview=preview(text),
+            raw_arguments_preview=shown,
         )
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 from .errors import InvalidMessageError, MMSPError, UpstreamError
 from .http_call import Fetched, HttpCall
-from .request import HttpRequest
+from .request import HttpRequest, shown_url
 from .settings import Limits
 from .transport import Route
 from .transport.addresses import is_public
@@ -95,7 +95,7 @@ class PictureFetcher:
     def _refused(self, url: str, why: str, messages: Sequence[UniMessage]) -> InvalidMessageError:
         index, place = _place(url, messages)
         return InvalidMessageError(
-            f"{place}: the picture at {_shown(url)} cannot be had: {why}",
+            f"{place}: the picture at {shown_url(url)} cannot be had: {why}",
             client=self._client,
             item_type="image_url",
             message_index=index,
@@ -144,9 +144,3 @@ def _place(url: str, messages: Sequence[UniMessage]) -> tuple[int | None, str]:
             if item["type"] == "tool_result.done" and url in (images := item.get("images") or []):
                 return index, f"{name}.images[{images.index(url)}]"
     return None, "messages"
-
-
-def _shown(url: str) -> str:
-    """The URL without its query, which may be a signature, or a password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

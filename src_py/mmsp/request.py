@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-__all__ = ["HttpRequest", "Target"]
+__all__ = ["HttpRequest", "Target", "shown_url"]
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FORBIDDEN = re.compile(r"[\r\n\0]")
@@ -49,7 +49,7 @@ class HttpRequest:
             raise ValueError("the request's URL holds a space or a control character")
 
     def __repr__(self) -> str:
-        return f"<HttpRequest {self.method} {_shown(self.url)}>"
+        return f"<HttpRequest {self.method} {shown_url(self.url)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,7 +65,7 @@ class Target:
     overrides: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Target {_shown(self.base_url)}>"
+        return f"<Target {shown_url(self.base_url)}>"
 
     @property
     def host(self) -> str:
@@ -100,7 +100,8 @@ def _is_host(host: str) -> bool:
         return False
 
 
-def _shown(url: str) -> str:
+def shown_url(url: str) -> str:
+    """The URL as an error may show it: without a password, and without the query, where keys stand."""
     parts = urlsplit(url)
     netloc = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=netloc, query="", fragment="").geturl()

@@ -26,10 +26,12 @@ WHOLE = [
 ]
 
 
-def client_of(provider: ScriptedProvider, **settings: Any) -> AutoLLMClient:
+def client_of(
+    provider: ScriptedProvider, client_type: str = "openai-chat", **settings: Any
+) -> AutoLLMClient:
     if provider.manners.tls:
         settings.setdefault("ssl_context", provider.ssl_context)
-    return AutoLLMClient("some-model", "a-key", provider.base_url, "openai-chat", **settings)
+    return AutoLLMClient("some-model", "a-key", provider.base_url, client_type, **settings)
 
 
 def complete(text: str = "All is well") -> Answer:

@@ -48,7 +48,8 @@ def test_every_folder_is_a_case_that_is_run_here() -> None:
     parts = {path.name for path in FOLDER.iterdir() if path.is_dir()}
     assert parts == {*FORMS, "wires"}
     assert {path.name for path in (FOLDER / "wires").iterdir()} == set(WIRES)
-    run = [case for form in (ASKED, ANSWERED, *FORMS) for case in cases(form)]
+    forms: tuple[Any, ...] = (ASKED, ANSWERED, *FORMS)
+    run = [case for form in forms for case in cases(form)]
     assert {case.path for case in run} == set(folders())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal as os_signal
 import socket
 import statistics
 import threading
@@ -42,6 +41,7 @@ from tests.interruption_table import (
     question,
     texts,
 )
+from tests.stopping import abort_as
 
 LIMIT = 0.2  # s, the contract's
 REASON = {"any": "object"}
@@ -263,38 +263,6 @@ def slow_name_server(monkeypatch: pytest.MonkeyPatch, release: threading.Event) 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
-def stop_abort(scene: Scene, way: Way) -> int:
-    """Abort as `way` says; the time of the stop in ns."""
-    if way == "abort from a thread":
-        stopped: list[int] = []
-
-        def abort() -> None:
-            stopped.append(time.monotonic_ns())
-            scene.signal.abort(REASON)
-
-        thread = threading.Thread(target=abort)
-        thread.start()
-        thread.join()
-        return stopped[0]
-    if way == "abort in a signal handler":
-        with handler(lambda: scene.signal.abort(REASON)):
-            stopped_ns = time.monotonic_ns()
-            os_signal.raise_signal(os_signal.SIGUSR1)
-        return stopped_ns
-    stopped_ns = time.monotonic_ns()
-    scene.signal.abort(REASON)
-    return stopped_ns
-
-
-@contextlib.contextmanager
-def handler(call: Any) -> Iterator[None]:
-    before = os_signal.signal(os_signal.SIGUSR1, lambda *_: call())
-    try:
-        yield
-    finally:
-        os_signal.signal(os_signal.SIGUSR1, before)
-
-
 NAMES = ("client_type", "phase", "security", "way", "stateful")
 
 
@@ -378,7 +346,7 @@ async def check_abort(scene: Scene, way: Way) -> None:
     if scene.phase.waiting:
         task = asyncio.create_task(read_on())
         await scene.reached()
-    stopped_ns = stop_abort(scene, way)
+    stopped_ns = abort_as(way, lambda: scene.signal.abort(REASON))
     if scene.stateful:
         scene.client.clear_history()  # the claim is free in the line after the abort
     await (task if task is not None else read_on())

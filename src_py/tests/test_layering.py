@@ -22,7 +22,7 @@ PACKAGE = SOURCES / "mmsp"
 # A part of the package is a module or a folder of it, or all folders with a `client.py` together
 # ("clients"). It may import from every row above its own, and from itself.
 LAYERS = (
-    ("types", "errors", "sse", "request", "settings", "plain", "partial", "dialects"),
+    ("types", "errors", "sse", "request", "settings", "plain", "partial", "masking", "dialects"),
     ("grammar", "codecs", "wire", "checks", "credentials"),
     ("timer",),
     ("abort_signal", "ending", "transport"),
@@ -65,8 +65,8 @@ ALLOWED["cli"] |= {"mmsp", "testing"}
 FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
-    "checks", "codecs", "dialects", "errors", "grammar", "partial", "plain", "request", "settings", "sse",
-    "types", "wire",
+    "checks", "codecs", "dialects", "errors", "grammar", "masking", "partial", "plain", "request",
+    "settings", "sse", "types", "wire",
 }  # fmt: skip
 
 HTTP_LIBRARIES = (

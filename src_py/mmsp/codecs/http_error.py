@@ -28,14 +28,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..errors import ProviderStreamError, UpstreamError
+from ..masking import beginning, masked
 
-__all__ = ["Complaint", "complaint", "http_error", "masked", "request_id", "stream_error"]
+__all__ = ["Complaint", "complaint", "http_error", "request_id", "stream_error"]
 
 Headers = Iterable[tuple[str, str]]
 
-_SHOWN = 200  # characters of a body that is no error object
 _LONGEST = 4096  # characters of a provider's own message
-_MASK = "***"
 
 _RETRYABLE_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 _RETRYABLE_WORDS = (
@@ -101,7 +100,7 @@ def http_error(
     fields = {name.lower(): value for name, value in headers}
     answer = masked(_decoded(body), secrets)
     found = complaint(answer) or _bare(answer)
-    said = found.message if found else _first_part(body, secrets)
+    said = found.message if found else beginning(b" ".join(body.split()), secrets)
     if 300 <= status < 400:
         said = _redirect(fields.get("location", ""))
     return UpstreamError(
@@ -116,13 +115,16 @@ def http_error(
     )
 
 
-def stream_error(found: Complaint, *, client: str) -> ProviderStreamError:
-    """The error for a failure that is reported inside a 200 answer."""
+def stream_error(
+    found: Complaint, *, client: str, secrets: tuple[str, ...] = ()
+) -> ProviderStreamError:
+    """The error for a failure that is reported inside a 200 answer; `secrets` are masked in it."""
+    message: str = masked(found.message, secrets)
     return ProviderStreamError(
-        found.message[:_LONGEST] or "the provider reported a failure and gave no reason",
+        message[:_LONGEST] or "the provider reported a failure and gave no reason",
         client=client,
-        code=found.code,
-        error_type=found.type,
+        code=masked(found.code, secrets),
+        error_type=masked(found.type, secrets),
         retryable=found.retryable,
     )
 
@@ -187,31 +189,6 @@ def _decoded(body: bytes) -> Any:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return None
-
-
-def _first_part(body: bytes, secrets: tuple[str, ...]) -> str:
-    text = " ".join(body.decode("utf-8", "replace").split())
-    return str(masked(text, secrets))[:_SHOWN]  # masked first: a cut key would show its beginning
-
-
-def masked(value: Any, secrets: tuple[str, ...]) -> Any:
-    """`value` with every secret in its strings replaced. What is nested too deeply is left out."""
-    try:
-        return _masked(value, secrets)
-    except RecursionError:
-        return None
-
-
-def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
-    if isinstance(value, str):
-        for secret in filter(None, secrets):
-            value = value.replace(secret, _MASK)
-        return value
-    if isinstance(value, dict):
-        return {_masked(key, secrets): _masked(part, secrets) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_masked(part, secrets) for part in value]
-    return value
 
 
 def _redirect(location: str) -> str:

@@ -21,6 +21,7 @@ import msgspec
 from ..dialects.chat import ChatDialect
 from ..errors import StreamProtocolError
 from ..grammar import Assembler
+from ..masking import beginning
 from .http_error import Complaint, complaint, stream_error
 from .openai_chat_chunk import (
     CallPiece,
@@ -41,7 +42,6 @@ __all__ = ["THINKING_PARTS", "ChatDecoder"]
 THINKING_PARTS = "content"  # the `reasoning_field` of thinking that came as typed parts of content
 
 _END = b"[DONE]"
-_SHOWN = 200  # characters of an answer that cannot be read
 
 # One object each for the whole stream: that it is the same again is then seen at a glance.
 _IN_REASONING_CONTENT = {"reasoning_field": "reasoning_content"}
@@ -301,19 +301,22 @@ class ChatDecoder:
         """Raise if `answer` reports a failure."""
         found = complaint(answer)
         if found is not None:
-            raise stream_error(found, client=self._client)
+            raise self._failure(found)
 
     def _reported(self, data: bytes) -> Exception:
         """The failure that an `error` event reports, in whatever form."""
         try:
             answer = plain(data)
         except ValueError:
-            answer = _first_part(data)
+            answer = beginning(data, self._assembler.secrets)
         found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-        return stream_error(found, client=self._client)
+        return self._failure(found)
+
+    def _failure(self, found: Complaint) -> Exception:
+        return stream_error(found, client=self._client, secrets=self._assembler.secrets)
 
     def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        shown = repr(_first_part(data)) if data else "it is empty"
+        shown = repr(beginning(data, self._assembler.secrets)) if data else "it is empty"
         return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
 
 
@@ -322,10 +325,6 @@ def _is_object(text: str) -> bool:
         return isinstance(msgspec.json.decode(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _first_part(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]
 
 
 def _is_below(host: str, domains: tuple[str, ...]) -> bool:
