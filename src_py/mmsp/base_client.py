@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-from weakref import WeakSet
 
 import msgspec
 
 from .abort_signal import AbortSignal
+from .arguments import checked_model, checked_retries, checked_target, checked_text
 from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import Codec
 from .codecs.http_error import complaint, stream_error
@@ -34,7 +35,7 @@ from .http_call import HttpCall
 from .masking import beginning, secrets_in
 from .pictures import PictureFetcher
 from .plain import copied
-from .request import HttpRequest, Target
+from .request import HttpRequest
 from .settings import Limits, Timeouts
 from .stream import Stream
 from .trace import Trace, cache_folder, check_trace_id
@@ -79,20 +80,17 @@ class LLMClient:
         ssl_context: ssl.SSLContext | None = None,
         allow_private_image_urls: bool = False,
     ) -> None:
-        self.model = _checked_model(model)
+        self.model = checked_model(model)
         name = type(self).__name__
         key, url = resolve_credentials(
-            self.endpoint, api_key, base_url, client=name, client_type=self.client_type
+            self.endpoint,
+            checked_text("api_key", api_key),
+            checked_text("base_url", base_url),
+            client=name,
+            client_type=self.client_type,
         )
-        overrides = tuple((default_headers or {}).items())
         own = (*environment_headers(self.endpoint, base_url), *self.endpoint.auth(key))
-        self._target = Target(url, own, overrides)
-        try:
-            self._target.request("GET", "/")
-        except ValueError as error:
-            raise ValueError(
-                f"{name}: base_url or default_headers cannot be sent: {error}"
-            ) from None
+        self._target = checked_target(url, own, default_headers, client=name)
         route = partial(_route, Proxies.from_environment(), ssl_context)
         limits = limits or Limits()
         self._pictures = PictureFetcher(
@@ -106,12 +104,12 @@ class LLMClient:
             route=route,
             timeouts=timeouts or Timeouts(),
             limits=limits,
-            max_retries=_checked_retries(max_retries),
-            secrets=secrets_in(key, url, overrides),
+            max_retries=checked_retries(max_retries),
+            secrets=secrets_in(key, url, self._target.overrides),
         )
         self._history: list[UniMessage] = []
         self._claim = Claim()
-        self._streams: WeakSet[Stream] = WeakSet()
+        self._streams: dict[int, weakref.ref[Stream]] = {}  # changed by any thread, in single steps
 
     # calls
 
@@ -237,8 +235,11 @@ class LLMClient:
 
     async def aclose(self) -> None:
         """Close this client's streams. Optional: a client that is dropped leaves nothing open."""
-        for stream in list(self._streams):
-            await stream.aclose()
+        for key in list(self._streams):
+            reference = self._streams.get(key)
+            stream = None if reference is None else reference()
+            if stream is not None:
+                await stream.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -313,7 +314,8 @@ class LLMClient:
             prepare=prepare,
             commit=commit,
         )
-        self._streams.add(stream)
+        key, streams = id(stream), self._streams
+        streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         return stream
 
 
@@ -325,18 +327,6 @@ def _route(
     public_only: bool = False,
 ) -> Route:
     return Route.to(url, proxies, ssl_context, public_only=public_only)
-
-
-def _checked_model(model: Any) -> str:
-    if not isinstance(model, str) or not model.strip():
-        raise ValueError(f"model is the id of a model, not {model!r}")
-    return model
-
-
-def _checked_retries(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ValueError(f"max_retries is a number of further attempts, 0 or more, not {number!r}")
-    return number
 
 
 def _milliseconds() -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from .errors import InvalidMessageError, UnsupportedParameterError
-from .plain import Fault, kind_of, plain_copy, text
+from .plain import Fault, integer, kind_of, plain_copy, text
 from .types import UniConfig, UniMessage
 
 __all__ = ["checked_config", "checked_message", "checked_messages"]
@@ -218,6 +218,8 @@ def _list_of(rule: Rule, what: str) -> Rule:
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Fault(f"is {kind_of(value)}; it is a number")
+    if isinstance(value, int):
+        return integer(value)
     if not math.isfinite(value):
         raise Fault(f"is {value}; it is a finite number")
     return value
@@ -227,6 +229,7 @@ def _integer(lowest: int | None = None) -> Rule:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise Fault(f"is {kind_of(value)}; it is an integer")
+        integer(value)
         if lowest is not None and value < lowest:
             raise Fault(f"is {value}; it is {lowest} or more")
         return value
@@ -302,9 +305,9 @@ def _tool_choice(value: Any) -> str | list[str]:
 
 def _check_choice(config: dict[str, Any], client: str) -> None:
     """The tools that a choice names have to be there."""
-    choice, tools = config.get("tool_choice"), config.get("tools")
-    if isinstance(choice, list) and tools is not None:
-        known = [tool["name"] for tool in tools]
+    choice = config.get("tool_choice")
+    if isinstance(choice, list):
+        known = [tool["name"] for tool in config.get("tools", ())]
         for at, name in enumerate(choice):
             if name not in known:
                 raise UnsupportedParameterError(
@@ -394,7 +397,7 @@ def _at(step: str | int, rule: Callable[..., Any], *given: Any) -> Any:
 def _named(key: Any) -> str:
     if not isinstance(key, str):
         raise Fault(f"has {kind_of(key)} for a key; keys are strings")
-    return key
+    return text(key)
 
 
 def _is_list(value: Any) -> bool:

@@ -9,8 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Self
 
-__all__ = ["Fault", "copied", "kind_of", "plain_copy", "text"]
+__all__ = ["Fault", "copied", "integer", "kind_of", "plain_copy", "text"]
 
+_LONGEST_PATH = 200  # characters
 _DEEPEST = 200  # levels of nesting; JSON readers begin to differ at a few hundred
 
 
@@ -23,8 +24,10 @@ class Fault(Exception):
         self.path = path
 
     def below(self, step: str | int) -> Self:
-        """The same fault, seen from one level higher."""
+        """The same fault, seen from one level higher. A path that is too long is cut at its end."""
         self.path = (f"[{step}]" if isinstance(step, int) else f".{step}") + self.path
+        if len(self.path) > _LONGEST_PATH:
+            self.path = self.path[:_LONGEST_PATH] + "…"
         return self
 
 
@@ -41,8 +44,10 @@ def plain_copy(value: Any, depth: int = 0) -> Any:
     """The same of what a caller gave. Raises `Fault` for what JSON has no form for."""
     if isinstance(value, str):
         return text(value)
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return integer(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise Fault(f"is {value}, which JSON has no form for")
@@ -54,6 +59,13 @@ def plain_copy(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [_part(at, part, depth) for at, part in enumerate(value)]
     raise Fault(f"is {kind_of(value)}, which JSON has no form for")
+
+
+def integer(value: int) -> int:
+    """`value` if JSON readers agree on it. Raises `Fault` for what has more than 64 bits."""
+    if not -(2**63) <= value < 2**64:
+        raise Fault("is an integer of more than 64 bits: send it as a string")
+    return value
 
 
 def text(value: Any) -> str:

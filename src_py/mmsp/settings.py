@@ -12,6 +12,9 @@ _MIB = 2**20
 def _check(settings: Timeouts | Limits) -> None:
     for each in fields(settings):
         value = getattr(settings, each.name)
+        whole = isinstance(each.default, int) and not isinstance(value, int)
+        if whole and value is not None:
+            raise ValueError(f"{each.name} must be a whole number, not {value!r}")
         if value is None and each.default is not None and isinstance(settings, Limits):
             raise ValueError(f"{each.name} must be a number, not None")
         if value is not None and (

@@ -19,7 +19,17 @@ from mmsp import (
     StreamProtocolError,
     ToolCallArgumentParseError,
 )
-from mmsp.testing import Step, chat, cut, reset, stall
+from mmsp.testing import (
+    Step,
+    chat,
+    cut,
+    generate_content,
+    interactions,
+    messages,
+    reset,
+    responses,
+    stall,
+)
 from mmsp.testing.script import Framing
 
 Kept = Literal["kept", "closed", "either"]
@@ -41,6 +51,12 @@ class Ends:
     length: bytes
     called: bytes
     arguments_in_pieces: bool = True
+    names_first: bool = True  # a call is announced before its arguments
+
+    def shown(self, *pieces: str) -> tuple[str, ...]:
+        """The deltas of a call."""
+        first = ("tool_call.delta ",) if self.names_first else ()
+        return first + tuple(f"tool_call.delta {piece}" for piece in pieces)
 
     def texts(self, words: str = "abc") -> bytes:
         return b"".join(map(self.wire.text, words))
@@ -69,6 +85,41 @@ ENDS: dict[str, Ends] = {
             by_itself=True,
             length=chat.finish("length") + chat.done(),
             called=chat.finish("tool_calls") + chat.done(),
+            names_first=False,
+        ),
+        Ends(
+            messages,
+            finish=messages.finish(),
+            done=messages.done(),
+            by_itself=True,
+            length=messages.finish("max_tokens") + messages.done(),
+            called=messages.finish("tool_use") + messages.done(),
+        ),
+        Ends(
+            responses,
+            finish=None,
+            done=responses.usage(),
+            by_itself=False,
+            length=responses.usage(status="incomplete"),
+            called=responses.usage(),
+        ),
+        Ends(
+            generate_content,
+            finish=generate_content.finish(),
+            done=None,
+            by_itself=False,
+            length=generate_content.finish("MAX_TOKENS"),
+            called=generate_content.finish(),
+            arguments_in_pieces=False,
+            names_first=False,
+        ),
+        Ends(
+            interactions,
+            finish=None,
+            done=interactions.usage(),
+            by_itself=False,
+            length=interactions.usage(status="incomplete"),
+            called=interactions.usage(status="requires_action"),
         ),
     )
 }
@@ -193,7 +244,7 @@ def _cut_streams(ends: Ends) -> Iterator[End]:
 def _cut_calls(ends: Ends) -> Iterator[End]:
     pieces = ('{"q":', "1}") if ends.arguments_in_pieces else ('{"q": 1}',)
     call = ends.call(*pieces)
-    shown = tuple(f"tool_call.delta {piece}" for piece in pieces)
+    shown = ends.shown(*pieces)
     ended = ends.called
     if ends.arguments_in_pieces:
         yield End("a call", call + ended, (*shown, "tool_call.done {'q': 1}"), last="tool_call")
@@ -209,7 +260,7 @@ def _cut_calls(ends: Ends) -> Iterator[End]:
         yield End(
             f"a call {name}, cut by the length limit",
             ends.call(*cut_pieces) + ends.length,
-            tuple(f"tool_call.delta {piece}" for piece in cut_pieces),
+            ends.shown(*cut_pieces),
             (), ToolCallArgumentParseError, said="length limit",
         )  # fmt: skip
     if ends.by_itself and ends.done is not None:
@@ -220,7 +271,7 @@ def _cut_calls(ends: Ends) -> Iterator[End]:
     for arguments in ('{"q":', "[1]", '"q"', "q", '{"q":1}}'):
         yield End(
             f"a call with {arguments} for arguments", ends.call(arguments) + ended,
-            (f"tool_call.delta {arguments}",), (), ToolCallArgumentParseError, said=arguments,
+            ends.shown(arguments), (), ToolCallArgumentParseError, said=arguments,
         )  # fmt: skip
 
 

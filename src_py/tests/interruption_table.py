@@ -61,6 +61,12 @@ WIRES: dict[str, ModuleType] = {
     "google-genai": generate_content,
 }
 
+# Those whose answers come as events.
+STREAMING = [client for client, wire in WIRES.items() if wire is not embeddings]
+
+# Those who read a call from its finished item alone, so that pieces of one are nothing yet.
+WHOLE_CALLS = ("minimax-official",)
+
 # One client of each codec, which is stopped in every way in every phase; the others in a choice of them.
 EXHAUSTIVE = ("openai-chat", "openai-responses", "ant-messages", "google-genai", "google-official")
 

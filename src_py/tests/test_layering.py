@@ -23,7 +23,7 @@ PACKAGE = SOURCES / "mmsp"
 # ("clients"). It may import from every row above its own, and from itself.
 LAYERS = (
     ("types", "errors", "sse", "request", "settings", "plain", "partial", "masking", "dialects"),
-    ("grammar", "codecs", "wire", "checks", "credentials"),
+    ("grammar", "codecs", "wire", "checks", "arguments", "credentials"),
     ("timer",),
     ("abort_signal", "ending", "transport"),
     ("reader", "connector", "trace"),
@@ -65,8 +65,8 @@ ALLOWED["cli"] |= {"mmsp", "testing"}
 FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
-    "checks", "codecs", "dialects", "errors", "grammar", "masking", "partial", "plain", "request",
-    "settings", "sse", "types", "wire",
+    "arguments", "checks", "codecs", "dialects", "errors", "grammar", "masking", "partial", "plain",
+    "request", "settings", "sse", "types", "wire",
 }  # fmt: skip
 
 HTTP_LIBRARIES = (

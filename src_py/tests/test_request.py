@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mmsp import AutoLLMClient, RoutingError
+from mmsp import AutoLLMClient, Limits, RoutingError
 from mmsp.request import HttpRequest, Target
 from mmsp.testing import ScriptedProvider
 from mmsp.transport import Proxies, Route
@@ -72,6 +72,7 @@ def test_a_url_that_leads_nowhere_is_refused(url: str) -> None:
         ({"api_key": "schlüssel-日本"}, "HTTP cannot carry"),
         ({"default_headers": {"x\r\ny": "z"}}, "is not a header name"),
         ({"default_headers": {"x": "y\r\nz: 1"}}, "line break"),
+        ({"base_url": "https://user:secret@api.test/v1"}, "may not hold a user and password"),
         ({"base_url": "localhost:8000/v1"}, "absolute"),
         ({"base_url": "http://localhost:port/v1"}, "ort"),
     ],
@@ -84,6 +85,45 @@ async def test_a_client_refuses_them_when_it_is_made(settings: dict[str, Any], e
         assert not isinstance(caught.value, RoutingError)
         assert settings.get("api_key", "?") not in str(caught.value)
         assert provider.connections == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"api_key": 3}, "api_key is a string, not int"),
+        ({"base_url": b"https://a"}, "base_url is a string, not bytes"),
+        ({"default_headers": ["a"]}, "default_headers is a mapping"),
+        ({"default_headers": {"a": 1}}, "default_headers\\['a'\\] is no string"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_named(settings: dict[str, Any], error: str) -> None:
+    arguments = {"api_key": "a-key", "base_url": "https://api.test", **settings}
+    with pytest.raises(TypeError, match=error):
+        AutoLLMClient("m", client_type="openai-chat", **arguments)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": ""},
+        {"model": None},
+        {"max_retries": -1},
+        {"max_retries": True},
+        {"max_retries": 1.5},
+    ],
+)
+def test_a_model_or_number_that_is_none_is_refused(settings: dict[str, Any]) -> None:
+    arguments = {"model": "m", "client_type": "openai-chat", "api_key": "k", **settings}
+    with pytest.raises(ValueError, match=r"model is the id|max_retries is a number"):
+        AutoLLMClient(**arguments)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"event_bytes": 1.5}, {"image_redirects": 0.5}, {"head_bytes": 0}]
+)
+def test_a_limit_is_a_whole_number(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(limits))} must be a"):
+        Limits(**limits)
 
 
 # merging

@@ -228,15 +228,24 @@ class MessagesDecoder(WireDecoder[Event]):
         if opened is None:
             return
         if opened.aside is not None:
-            self._beside.append(_with_input(opened.aside, "".join(opened.pieces)))
+            self._set_aside(opened)
             return
         if opened.input:
             self._assembler.tool_arguments(opened.id, opened.input)
         self._assembler.end_item(opened.id)
 
+    def _set_aside(self, opened: _Open) -> None:
+        assert opened.aside is not None
+        self._beside.append(_with_input(opened.aside, "".join(opened.pieces)))
+
     def _stop_all(self) -> None:
+        """The turn is over. What the wire did not end is for the assembler to judge."""
         for index in list(self._open):
-            self._stop(index)
+            opened = self._open.pop(index)
+            if opened.aside is not None:
+                self._set_aside(opened)
+            elif opened.input:
+                self._assembler.tool_arguments(opened.id, opened.input)
         if self._beside:  # a turn that paused after them
             self._blocks += 1
             self._assembler.text(self._blocks, "", self._taken())

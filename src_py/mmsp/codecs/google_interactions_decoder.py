@@ -240,8 +240,13 @@ class InteractionsDecoder(WireDecoder[Event]):
         self._ids.pop(index, None)
 
     def _end(self, interaction: Interaction) -> None:
-        for index in list(self._ids):
-            self._stop(index)
+        self._beside += (
+            self._aside.values()
+        )  # what the wire did not end is for the assembler to judge
+        self._aside.clear()
+        if self._beside:  # a turn that paused after them
+            self._steps += 1
+            self._assembler.text(self._steps, "", self._taken())
         usage = interaction.usage
         if usage is not None:
             cached, prompt = usage.total_cached_tokens, usage.total_input_tokens

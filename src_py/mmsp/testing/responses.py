@@ -25,6 +25,11 @@ def text(piece: str, index: int = 0) -> bytes:
 
 
 def thinking(piece: str, index: int = 0) -> bytes:
+    """A piece of the model's reasoning."""
+    return _event("reasoning_text.delta", output_index=index, item_id=f"rs_{index}", delta=piece)
+
+
+def summary(piece: str, index: int = 0) -> bytes:
     """A piece of the summary of the model's reasoning."""
     return _event(
         "reasoning_summary_text.delta", output_index=index, item_id=f"rs_{index}", delta=piece
