@@ -73,7 +73,7 @@ class AnswerReader:
     def end(self) -> bool:
         """The body has ended well: read what has no end mark of its own. True when there was some."""
         if self._whole is not None:
-            body, self._whole = bytes(self._whole), bytearray()
+            body, self._whole = bytes(self._whole.lstrip(_BLANK)), bytearray()
             return bool(body) and self._read_whole(body)
         tail = self._parser.close()
         try:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -20,8 +19,6 @@ from mmsp.base_client import LLMClient
 from mmsp.checks import checked_config, checked_messages
 from mmsp.codecs.http_error import http_error
 from mmsp.errors import MMSPError
-from mmsp.grammar import Assembler
-from mmsp.reader import AnswerReader
 from mmsp.registry import CLIENTS
 from mmsp.request import HttpRequest, Target
 from mmsp.sse import EventTooLargeError, Parser
@@ -29,6 +26,7 @@ from mmsp.testing import Answer, ScriptedProvider, cut, gate, reset, say, stall
 from mmsp.wire import from_wire
 from tests.asking import QUESTION, client_of
 from tests.conformance_cases import ANSWERED, ASKED, FOLDER, FORMS, WIRES, Case, cases, folders
+from tests.reading import Told, told
 from tests.test_grammar import sentences
 
 BASE_URL = "https://api.example/v1"
@@ -130,57 +128,21 @@ def test_a_request(case: Case) -> None:
     assert json.loads(request.body) == expected["body"]
 
 
-@dataclass
-class Told:
-    """What a caller is told of one answer."""
-
-    items: list[Any] = field(default_factory=list)
-    stop: Any = None
-    error: BaseException | None = None
-
-
-def told(case: Case, pieces: Sequence[bytes], *, strict: bool = False) -> Told:
-    """The answer as a stream reads it: a failure is told after all that came before it."""
-    codec, target = client_class(case).codec, target_of(case)
-    assembler = Assembler(client="C", wire=codec.name, host=target.host, strict=strict)
-    decoder = codec.decoder(assembler, client="C", target=target)
+def answer_of(case: Case, pieces: Sequence[bytes], *, strict: bool = False) -> Told:
     limits = Limits(**case.facts.get("limits", {}))
-    reader = AnswerReader(client="C", limits=limits, assembler=assembler, decoder=decoder)
-    seen = Told()
-    for piece in pieces:
-        reader.receive(piece)
-        take(reader, seen)
-    if reader.failure is None:
-        reader.end()
-        take(reader, seen)
-    try:
-        if reader.failure is not None:
-            raise reader.failure
-        seen.items += reader.complete()
-    except MMSPError as error:
-        seen.error = error
-    else:
-        message = assembler.message()
-        seen.stop = {key: message[key] for key in ("usage_metadata", "finish_reason")}
-    return seen
-
-
-def take(reader: AnswerReader, seen: Told) -> None:
-    while reader.decode():
-        seen.items += reader.out
-        reader.out.clear()
+    return told(client_class(case), target_of(case), pieces, limits=limits, strict=strict)
 
 
 @each(ANSWERED)
 def test_an_answer_however_it_was_cut(case: Case) -> None:
     for pieces in case.cuts():
-        assert_told(told(case, pieces), case)
+        assert_told(answer_of(case, pieces), case)
 
 
 @each(ANSWERED)
 def test_an_answer_read_strictly(case: Case) -> None:
     """Unknown events are an error in debugging, on this wire there are none."""
-    assert_told(told(case, [case.body], strict=True), case)
+    assert_told(answer_of(case, [case.body], strict=True), case)
 
 
 @each(ANSWERED)
