@@ -106,7 +106,7 @@ class LLMClient:
             timeouts=timeouts or Timeouts(),
             limits=limits,
             max_retries=_checked_retries(max_retries),
-            secrets=secrets_in(key, url, overrides),
+            secrets=secrets_in("" if key == self.endpoint.placeholder_key else key, url, overrides),
         )
         self._history: list[UniMessage] = []
         self._claim = Claim()
