@@ -105,7 +105,9 @@ class LLMClient:
             timeouts=timeouts or Timeouts(),
             limits=limits,
             max_retries=checked_retries(max_retries),
-            secrets=secrets_in(key, url, self._target.overrides),
+            secrets=secrets_in(
+                "" if key == self.endpoint.placeholder_key else key, url, self._target.overrides
+            ),
         )
         self._history: list[UniMessage] = []
         self._claim = Claim()

@@ -11,6 +11,7 @@ __all__ = ["Inflater"]
 _PIECE = 256 * 1024
 _BY_HEADER = 47  # zlib or gzip, told by the header
 _RAW = -15  # deflate without a header, as some servers understand the word
+_LONGEST_NAME = 40  # characters of an encoding; what is longer is none
 
 
 class Inflater:
@@ -24,14 +25,15 @@ class Inflater:
     @classmethod
     def for_coding(cls, coding: str) -> Inflater | None:
         """None for an answer that is not encoded; `TransportError` for an encoding we cannot undo."""
-        coding = coding.strip().lower()
-        if coding in ("gzip", "x-gzip", "deflate"):
+        name = coding.strip().lower()
+        if name in ("gzip", "x-gzip", "deflate"):
             return cls()
-        if coding in ("identity", ""):
+        if name in ("identity", ""):
             return None
+        shown = repr(coding) if len(coding) <= _LONGEST_NAME else "nobody knows what"  # never cut
         raise TransportError(
             "body",
-            f"the answer is encoded as {coding[:40]!r}, though none was asked for",
+            f"the answer is encoded as {shown}, though no encoding was asked for",
             retryable=False,
         )
 
