@@ -7,7 +7,7 @@ import pytest
 from mmsp import ApiKeyRequiredError, AutoLLMClient
 from mmsp.credentials import resolve_credentials, same_endpoint
 from mmsp.dialects.endpoint import Endpoint, bearer
-from mmsp.registry import CLIENTS
+from mmsp.registry import CLIENTS, credentials_for
 from mmsp.testing import Answer, ScriptedProvider, say
 from tests.calling import ask
 from tests.interruption_table import WIRES
@@ -210,3 +210,56 @@ async def test_every_client_shows_the_environments_key_to_the_environments_url(
         await ask(AutoLLMClient("m", client_type=client_type))
         (request,) = provider.requests
         assert any("env-key" in value for _, value in request.headers)
+
+
+# what else the environment says of OpenAI's endpoint
+
+OF_OPENAI = ("openai-official", "openai-responses", "openai-chat", "openai-embedding")
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("given", [False, True])
+async def test_the_environments_headers_go_to_the_environments_endpoint_alone(
+    client_type: str, given: bool, environment: pytest.MonkeyPatch
+) -> None:
+    endpoint = CLIENTS[client_type].load().endpoint
+    environment.setenv("OPENAI_ORG_ID", "my-org")
+    environment.setenv("OPENAI_PROJECT_ID", "my-project")
+    environment.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: yes\nAuthorization: Bearer stolen\nbroken")
+    environment.setenv("OPENAI_ADMIN_KEY", "admin-key")
+    environment.setenv("OPENAI_WEBHOOK_SECRET", "webhook-secret")
+    whole = Answer(*(say(each) for each in WIRES[client_type].answer("All is well")))
+    with ScriptedProvider(whole) as provider:
+        environment.setenv(endpoint.url_variable, provider.base_url)
+        url = provider.base_url if given else None
+        await ask(AutoLLMClient("m", "a-key", url, client_type))
+        (request,) = provider.requests
+        expected = client_type in OF_OPENAI and not given
+        assert request.header("openai-organization") == ("my-org" if expected else None)
+        assert request.header("openai-project") == ("my-project" if expected else None)
+        assert request.header("x-mine") == ("yes" if expected else None)
+        values = " ".join(value for _, value in request.headers)
+        assert "a-key" in values
+        assert not any(word in values for word in ("stolen", "admin-key", "webhook-secret"))
+
+
+# what pages ask
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+def test_what_a_client_would_do_without_a_key(
+    client_type: str, environment: pytest.MonkeyPatch
+) -> None:
+    endpoint = CLIENTS[client_type].load().endpoint
+    needed = {"kind": "required", "key": endpoint.key_variable, "base_url": endpoint.url_variable}
+    keyless = {"kind": "keyless"}
+    without = keyless if endpoint.open_server else needed
+    assert credentials_for(client_type) == without
+    assert credentials_for(client_type.upper(), ELSEWHERE) == without
+    environment.setenv(endpoint.key_variable, "a-key")
+    env = {"kind": "env", "key": endpoint.key_variable}
+    assert credentials_for(client_type) == {**env, "base_url": endpoint.url_variable}
+    default = keyless if endpoint.open_server else env
+    assert credentials_for(client_type, endpoint.default_url) == default
+    assert credentials_for(client_type, ELSEWHERE) == without
+    assert credentials_for("no-such-type") is None

@@ -6,7 +6,8 @@ import pytest
 
 from mmsp import AutoLLMClient, MMSPError, RoutingError
 from mmsp.base_client import LLMClient
-from mmsp.registry import ALIASES, CLIENTS, find_client
+from mmsp.registry import ALIASES, CLIENTS, FAMILIES, find_client
+from mmsp.testing import Answer, ScriptedProvider
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +68,50 @@ def test_an_unknown_client_type_of_the_environment_is_told(
     with pytest.raises(RoutingError) as caught:
         find_client("any-model")
     assert caught.value.client_type == "no-such-type"
+
+
+FAMILY_MODELS = {
+    "gpt-6.1-sol": "openai-official",
+    "GPT-5.5": "openai-official",
+    "text-embedding-3-large": "openai-embedding",
+    "claude-opus-5-5": "anthropic-official",
+    "gemini-3.8-flash": "google-official",
+    "glm-5.3": "zai-official",
+    "kimi-k3.1-pro": "moonshot-official",
+    "deepseek-flash": "deepseek-official",
+    "MiniMax-M3": "minimax-official",
+}
+
+
+@pytest.mark.parametrize("model", FAMILY_MODELS)
+def test_a_model_of_a_known_family_finds_its_vendors_client(model: str) -> None:
+    assert find_client(model).client_type == FAMILY_MODELS[model]
+    assert AutoLLMClient(model, "a-key").client_type == FAMILY_MODELS[model]
+
+
+def test_every_family_has_its_client() -> None:
+    assert set(FAMILIES.values()) <= set(CLIENTS)
+    assert all(CLIENTS[each].official for each in FAMILIES.values())
+
+
+def test_a_named_client_wins_over_the_family_and_serves_embeddings_where_it_must() -> None:
+    assert find_client("claude-opus-5-5", "openai-chat").client_type == "openai-chat"
+    assert (
+        find_client("text-embedding-3-small", "openai-official").client_type == "openai-embedding"
+    )
+    assert find_client("text-embedding-3-small", "openai-chat").client_type == "openai-chat"
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_models_are_listed_of_the_family_that_was_found_by_the_id(
+    named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [{"id": each} for each in ("gpt-5.5", "text-embedding-3-small", "claude-x", "o3")]
+    with ScriptedProvider(Answer.json({"data": listed})) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        client = AutoLLMClient("gpt-5.5", "a-key", client_type="openai-official" if named else None)
+        models = await client.list_models()
+        assert models == [each["id"] for each in (listed if named else listed[:2])]
 
 
 @pytest.mark.parametrize("model", ["some-model", "openai/gpt-5.5", "qwen3", "o3", ""])

@@ -15,12 +15,11 @@ import anyio.lowlevel
 import pytest
 
 from mmsp import AbortError, AbortSignal
-from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, say, stall
 from tests.asking import QUESTION, client_of, shown
-from tests.interruption_table import WIRES
+from tests.interruption_table import STREAMING, WIRES
 
-pytestmark = [pytest.mark.no_debug, pytest.mark.parametrize("client_type", CLIENTS)]
+pytestmark = [pytest.mark.no_debug, pytest.mark.parametrize("client_type", STREAMING)]
 
 
 @pytest.fixture

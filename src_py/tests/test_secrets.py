@@ -20,7 +20,7 @@ from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, pause, reset, say
 from tests.asking import QUESTION
 from tests.ends_table import ENDS, Ends
-from tests.interruption_table import WIRES
+from tests.interruption_table import STREAMING, WIRES
 from tests.raw_server import RawServer, head
 
 SECRET = "sk-secret-0123456789-abcdefghijklmnop/qrstuvwxyz"
@@ -125,7 +125,7 @@ async def fails(work: Callable[[], Any]) -> str:
 
 ROUTES = [
     pytest.param(client_type, route, answer, id=f"{client_type}-{route}")
-    for client_type in CLIENTS
+    for client_type in STREAMING
     for route, answer in (refusals() | answers(ENDS[WIRES[client_type].__name__])).items()
 ]
 
@@ -145,7 +145,7 @@ async def test_what_an_answer_echoes_is_masked(
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", STREAMING)
 async def test_what_a_list_of_models_echoes_is_masked(client_type: str, place: Place) -> None:
     said = f"Incorrect API key provided: {SECRET}"
     echoes = [
@@ -172,7 +172,7 @@ NO_HTTP = [
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", STREAMING)
 async def test_what_is_no_http_is_masked(client_type: str, place: Place) -> None:
     for answer in NO_HTTP:
         async with RawServer(answer) as server:
@@ -181,7 +181,7 @@ async def test_what_is_no_http_is_masked(client_type: str, place: Place) -> None
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", STREAMING)
 def test_no_repr_shows_a_secret(client_type: str, place: Place) -> None:
     client = client_with(place, "https://host.test/v1", client_type)
     inner = client._client
@@ -190,7 +190,7 @@ def test_no_repr_shows_a_secret(client_type: str, place: Place) -> None:
     assert NEVER not in repr(parts)
 
 
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", STREAMING)
 def test_a_refused_url_and_a_header_that_cannot_be_sent_are_told_without_their_secret(
     client_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
