@@ -128,7 +128,6 @@ def run(block: Block, folder: Path, provider: ScriptedProvider) -> str | None:
         "HOME": str(folder),
         "PYTHONPATH": str(SOURCES),
         "PYTHONIOENCODING": "utf-8",
-        "CLIENT_TYPE": "openai-chat",
         "OPENAI_API_KEY": "scripted",
         "OPENAI_BASE_URL": provider.base_url,
     }
