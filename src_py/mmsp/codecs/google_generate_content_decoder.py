@@ -117,7 +117,10 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         for each in chunks:
             if not isinstance(each, dict) or not ({"candidates", "promptFeedback"} & each.keys()):
                 raise self._unreadable("neither a stream nor an answer of the model", body)
-            self._event("", self._forgiven(each), json.dumps(each).encode())
+            try:
+                self._event("", self._forgiven(each), json.dumps(each).encode())
+            except RecursionError:
+                raise self._unreadable("JSON nested too deeply", body) from None
 
     # ---- a chunk
 

@@ -44,6 +44,15 @@ class WireDecoder(Generic[T]):
         if self.terminal:
             return
         try:
+            self._take(event, data)
+        except RecursionError:  # readers and writers of JSON give up at different depths
+            raise self._unreadable("JSON nested too deeply", data) from None
+
+    def _take(self, event: str, data: bytes) -> None:
+        if self._halves:
+            self._odd(event, data)
+            return
+        try:
             read: T = self._exact(data)
         except (ValueError, RecursionError):
             self._odd(event, data)
@@ -89,13 +98,12 @@ class WireDecoder(Generic[T]):
         return read
 
     def _mend(self, name: str, text: str, of: Hashable = None) -> str:
-        """`text` in whole characters; half a one at the end of a piece waits for the next piece."""
+        """`text` in whole characters; half a one at the end of a piece waits for the next piece, and
+        meanwhile every event comes by here."""
         if name not in self.grows:
             return whole_characters(text)
-        half = self._halves.pop((of, name), "")
-        if text[:1] and "\udc00" <= text[0] <= "\udfff":
-            text = half + text
-        if text[-1:] and "\ud800" <= text[-1] <= "\udbff":
+        text = self._halves.pop((of, name), "") + text
+        if "\ud800" <= text[-1:] <= "\udbff":
             self._halves[of, name], text = text[-1], text[:-1]
         return whole_characters(text)
 
