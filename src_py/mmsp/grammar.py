@@ -47,7 +47,7 @@ from .errors import (
 )
 from .masking import masked
 from .partial import is_picture, kept_of
-from .plain import Fault, copied, plain_copy
+from .plain import copied, is_too_deep
 from .types import FinishReason, UsageMetadata
 
 __all__ = ["KINDS", "Assembler", "Kind"]
@@ -503,11 +503,11 @@ class Assembler:
     def _parsed(self, call: Item) -> dict[str, Any]:
         text = call["arguments"]
         try:
-            arguments = plain_copy(msgspec.json.decode(text)) if text else {}
+            arguments = msgspec.json.decode(text) if text else {}
         except (ValueError, RecursionError):
             raise self._bad_arguments(call, "are not JSON") from None
-        except Fault as fault:  # what could not be saved, nor sent back
-            raise self._bad_arguments(call, f"hold a value that {fault.problem}") from None
+        if is_too_deep(arguments):  # it could neither be saved nor sent back
+            raise self._bad_arguments(call, "are nested too deeply")
         if not isinstance(arguments, dict):
             raise self._bad_arguments(call, "are not a JSON object")
         return arguments

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Self
 
-__all__ = ["Fault", "copied", "integer", "kind_of", "plain_copy", "text"]
+__all__ = ["Fault", "copied", "integer", "is_too_deep", "kind_of", "plain_copy", "text"]
 
 _LONGEST_PATH = 200  # characters
 _DEEPEST = 200  # levels of nesting; JSON readers begin to differ at a few hundred
@@ -59,6 +59,14 @@ def plain_copy(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [_part(at, part, depth) for at, part in enumerate(value)]
     raise Fault(f"is {kind_of(value)}, which JSON has no form for")
+
+
+def is_too_deep(value: Any, depth: int = 0) -> bool:
+    """Whether plain data is nested deeper than `plain_copy` takes it."""
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return depth > _DEEPEST or any(is_too_deep(part, depth + 1) for part in parts)
 
 
 def integer(value: int) -> int:
