@@ -17,9 +17,9 @@ import pytest
 from mmsp import AbortError, AbortSignal
 from mmsp.testing import Answer, ScriptedProvider, say, stall
 from tests.asking import QUESTION, client_of, shown
-from tests.interruption_table import STREAMING, WIRES
+from tests.interruption_table import EXHAUSTIVE, WIRES
 
-pytestmark = [pytest.mark.no_debug, pytest.mark.parametrize("client_type", STREAMING)]
+pytestmark = [pytest.mark.no_debug, pytest.mark.parametrize("client_type", EXHAUSTIVE)]
 
 
 @pytest.fixture
