@@ -243,7 +243,7 @@ class AbortSignal:
 
     def _reached(self, fact: _Aborted) -> list[AbortSignal]:
         """This signal and its followers, those aborted by this very fact."""
-        told = [self]
+        told: list[AbortSignal] = [self]
         for key in list(self._followers):
             follower = self._followers.pop(key, None)
             if follower is not None and follower._state.setdefault("aborted", fact) is fact:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
@@ -113,7 +113,7 @@ class HttpCall(Call):
         return {} if self._exchange is None else dict(self._exchange.headers)
 
     @contextlib.contextmanager
-    def limited(self, seconds: float, error: MMSPError) -> Iterator[None]:
+    def limited(self, seconds: float, error: MMSPError) -> Generator[None]:
         """What is fetched inside may take so long; then the call fails with `error`."""
         assert self._loop is not None
         self._limit = (self._loop.time() + seconds, error)

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 __all__ = ["Fault", "copied", "integer", "is_too_deep", "kind_of", "plain_copy", "text"]
 
+_MOST_BITS = 13_000  # Python itself writes 4,300 digits at most
 _LONGEST_PATH = 200  # characters
 _DEEPEST = 200  # levels of nesting; JSON readers begin to differ at a few hundred
 
@@ -70,9 +71,9 @@ def is_too_deep(value: Any, depth: int = 0) -> bool:
 
 
 def integer(value: int) -> int:
-    """`value` if JSON readers agree on it. Raises `Fault` for what has more than 64 bits."""
-    if not -(2**63) <= value < 2**64:
-        raise Fault("is an integer of more than 64 bits: send it as a string")
+    """`value` if it can be written out. Raises `Fault` where it has thousands of digits."""
+    if value.bit_length() > _MOST_BITS:
+        raise Fault("is an integer of thousands of digits: send it as a string")
     return value
 
 

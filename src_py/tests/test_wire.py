@@ -65,6 +65,13 @@ def test_any_text_is_loaded_or_refused_as_no_saved_message(text: Any) -> None:
         loads(text)
 
 
+def test_large_integers_travel_too() -> None:
+    call = {"type": "tool_call.done", "name": "f", "arguments": {"n": 10**100}, "tool_call_id": "c"}
+    assert loads(dumps(call)) == call
+    with pytest.raises(WireFormatError, match="thousands of digits"):
+        dumps({**call, "arguments": {"n": 10**5000}})
+
+
 def test_bytes_travel_in_base64_and_other_text_as_it_is() -> None:
     item = {"type": "inline_data.done", "data": b"\x00\xff", "mime_type": "image/png"}
     assert dumps(item) == '{"type":"inline_data.done","data":"AP8=","mime_type":"image/png"}'

@@ -160,8 +160,9 @@ class ResponsesDecoder(WireDecoder[Event]):
                 raise self._reported(data)
             case _ if read.error is not None:
                 raise self._reported(data)
-            case _ if not kind.startswith(_SKIPPED):
-                self._assembler.unknown(kind or shown(data))
+            case _:
+                if not kind.startswith(_SKIPPED):
+                    self._assembler.unknown(kind or shown(data))
 
     def _thought(self, read: Event) -> None:
         if read.delta:
