@@ -9,18 +9,31 @@ sent; a message may carry keys of the program's own.
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 from .errors import InvalidMessageError, UnsupportedParameterError
-from .plain import Fault, integer, kind_of, plain_copy, text
+from .plain import Fault, kind_of, plain_copy, text
+from .rules import (
+    Rule,
+    below,
+    bytes_data,
+    filled,
+    flag,
+    form,
+    is_list,
+    json_object,
+    list_of,
+    nearest,
+    number,
+    one_of,
+    or_null,
+    url,
+    whole_number,
+)
 from .types import UniConfig, UniMessage
 
 __all__ = ["checked_config", "checked_message", "checked_messages"]
-
-Rule = Callable[[Any], Any]
-"""Returns a copy of a good value, raises `Fault` for any other."""
 
 
 def checked_messages(messages: Any, *, client: str, now: int) -> list[UniMessage]:
@@ -28,7 +41,7 @@ def checked_messages(messages: Any, *, client: str, now: int) -> list[UniMessage
 
     Raises `InvalidMessageError`.
     """
-    if not _is_list(messages):
+    if not is_list(messages):
         one = " Put the message into a list." if isinstance(messages, Mapping) else ""
         raise InvalidMessageError(
             f"messages is {kind_of(messages)}; it is a list of messages.{one}", client=client
@@ -55,7 +68,7 @@ def checked_config(config: Any, *, client: str) -> UniConfig:
         rule = _CONFIG.get(key)
         if rule is None:
             raise UnsupportedParameterError(
-                f"config has no key {key!r}{_nearest(key, _CONFIG)}",
+                f"config has no key {key!r}{nearest(key, _CONFIG)}",
                 client=client,
                 parameter=str(key),
             )
@@ -103,13 +116,13 @@ def _fields(message: Any) -> dict[str, Any]:
     for key in ("role", "content_items"):
         if key not in message:
             raise Fault(f"is missing{_nearest_key(key, message)}", f".{key}")
-    role = _at("role", _role, message["role"])
+    role = below("role", _role, message["role"])
     checked: dict[str, Any] = {"role": role}
     for key, value in message.items():
         if key == "content_items":
-            checked[key] = _at(key, _items, value, role)
+            checked[key] = below(key, _items, value, role)
         elif key != "role":
-            copied = _at(_named(key), _MESSAGE.get(key, plain_copy), value)
+            copied = below(_named(key), _MESSAGE.get(key, plain_copy), value)
             if copied is not None or key not in _MESSAGE:
                 checked[key] = copied
     return checked
@@ -126,11 +139,11 @@ def _role(role: Any) -> str:
 
 
 def _items(items: Any, role: str) -> list[Any]:
-    if not _is_list(items):
+    if not is_list(items):
         raise Fault(f"is {kind_of(items)}; it is a list of items")
     if not items:
         raise Fault("is empty: give it at least one item")
-    return [_at(at, _item, item, role) for at, item in enumerate(items)]
+    return [below(at, _item, item, role) for at, item in enumerate(items)]
 
 
 def _item(item: Any, role: str) -> dict[str, Any]:
@@ -151,10 +164,10 @@ def _item(item: Any, role: str) -> dict[str, Any]:
             rule = rules.get(key) or optional.get(key)
             if rule is not None:
                 if value is not None or key in rules:  # null counts as absent
-                    checked[key] = _at(key, rule, value)
+                    checked[key] = below(key, rule, value)
             elif key != "type":
                 known = (*rules, *optional)
-                raise Fault(f"has no field {key!r}{_nearest(key, known)}")
+                raise Fault(f"has no field {key!r}{nearest(key, known)}")
         for key in rules:
             if key not in checked:
                 raise Fault(_MISSING.get(key, "is missing"), f".{key}")
@@ -174,118 +187,21 @@ def _refuse_type(item: Mapping[Any, Any], kind: Any) -> NoReturn:
     if kind.endswith(".delta") and whole in _ITEMS:
         problem = f"is {kind!r}, a piece of an item: messages hold the whole, {whole!r}"
     else:
-        problem = f"is {kind!r}, which is no type of item{_nearest(kind, _ITEMS)}"
+        problem = f"is {kind!r}, which is no type of item{nearest(kind, _ITEMS)}"
     raise _ItemFault(Fault(problem, ".type"), kind)
 
 
-# ---- rules
-
-
-def _data(value: Any) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise Fault(f"is {kind_of(value)}; it is bytes (mmsp.loads reads base64)")
-    return bytes(value)
-
-
-def _filled(value: Any) -> str:
-    if not text(value):
-        raise Fault("is empty")
-    return cast("str", value)
-
-
-def _url(value: Any) -> str:
-    url = text(value)
-    if not url[:8].lower().startswith(("https://", "http://", "data:")):
-        raise Fault("is no http(s):// or data: URL")
-    return url
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise Fault(f"is {kind_of(value)}; it is an object")
-    return cast("dict[str, Any]", plain_copy(value))
-
-
-def _list_of(rule: Rule, what: str) -> Rule:
-    def check(value: Any) -> list[Any]:
-        if not _is_list(value):
-            raise Fault(f"is {kind_of(value)}; it is a list of {what}")
-        return [_at(at, rule, each) for at, each in enumerate(value)]
-
-    return check
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Fault(f"is {kind_of(value)}; it is a number")
-    if isinstance(value, int):
-        return integer(value)
-    if not math.isfinite(value):
-        raise Fault(f"is {value}; it is a finite number")
-    return value
-
-
-def _integer(lowest: int | None = None) -> Rule:
-    def check(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise Fault(f"is {kind_of(value)}; it is an integer")
-        integer(value)
-        if lowest is not None and value < lowest:
-            raise Fault(f"is {value}; it is {lowest} or more")
-        return value
-
-    return check
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise Fault(f"is {kind_of(value)}; it is true or false")
-    return value
-
-
-def _one_of(*words: str) -> Rule:
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or value not in words:
-            said = repr(value) if isinstance(value, str) else kind_of(value)
-            raise Fault(f"is {said}; it is one of {', '.join(map(repr, words))}")
-        return value
-
-    return check
-
-
-def _or_null(rule: Rule) -> Rule:
-    return lambda value: None if value is None else rule(value)
-
-
-def _form(required: Mapping[str, Rule], optional: Mapping[str, Rule]) -> Rule:
-    """An object with these keys and no others; optional ones may be null, which counts as absent."""
-
-    def check(value: Any) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            raise Fault(f"is {kind_of(value)}; it is an object")
-        checked: dict[str, Any] = {}
-        for key, part in value.items():
-            rule = required.get(key) or optional.get(key)
-            if rule is None:
-                raise Fault(f"has no field {key!r}{_nearest(key, (*required, *optional))}")
-            if part is not None or key in required:
-                checked[key] = _at(key, rule, part)
-        for key in required:
-            if key not in checked:
-                raise Fault("is missing", f".{key}")
-        return checked
-
-    return check
+# ---- rules of their own
 
 
 def _usage(value: Any) -> dict[str, Any]:
     """All four counts, null where there is none."""
-    given: dict[str, Any] = _form({}, dict.fromkeys(_COUNTS, _integer()))(value)
+    given: dict[str, Any] = form({}, dict.fromkeys(_COUNTS, whole_number()))(value)
     return {name: given.get(name) for name in _COUNTS}
 
 
 def _tools(value: Any) -> list[dict[str, Any]]:
-    tools: list[dict[str, Any]] = _list_of(_TOOL, "tools")(value)
+    tools: list[dict[str, Any]] = list_of(_TOOL, "tools")(value)
     names: set[str] = set()
     for at, tool in enumerate(tools):
         if tool["name"] in names:
@@ -295,12 +211,12 @@ def _tools(value: Any) -> list[dict[str, Any]]:
 
 
 def _tool_choice(value: Any) -> str | list[str]:
-    if _is_list(value):
-        names: list[str] = _list_of(_filled, "names of tools")(value)
+    if is_list(value):
+        names: list[str] = list_of(filled, "names of tools")(value)
         if not names:
             raise Fault('is empty: name a tool, or say "none"')
         return names
-    return cast("str", _one_of("auto", "required", "none")(value))
+    return cast("str", one_of("auto", "required", "none")(value))
 
 
 def _check_choice(config: dict[str, Any], client: str) -> None:
@@ -312,7 +228,7 @@ def _check_choice(config: dict[str, Any], client: str) -> None:
             if name not in known:
                 raise UnsupportedParameterError(
                     f"config.tool_choice[{at}] is {name!r}, which is none of the tools"
-                    f"{_nearest(name, known)}",
+                    f"{nearest(name, known)}",
                     client=client,
                     parameter="tool_choice",
                 )
@@ -323,27 +239,27 @@ def _check_choice(config: dict[str, Any], client: str) -> None:
 _INSTRUCTING = ("system", "developer")
 
 _BOTH, _USER, _ASSISTANT = ("user", "assistant"), ("user",), ("assistant",)
-_FIDELITY: dict[str, Rule] = {"fidelity": _object}
-_INLINE: dict[str, Rule] = {"data": _data, "mime_type": _filled}
+_FIDELITY: dict[str, Rule] = {"fidelity": json_object}
+_INLINE: dict[str, Rule] = {"data": bytes_data, "mime_type": filled}
 
 # Each type of item: the roles of its message, the fields it must have, and those it may have.
 _ITEMS: dict[str, tuple[tuple[str, ...], dict[str, Rule], dict[str, Rule]]] = {
     "text.done": (_BOTH, {"text": text}, _FIDELITY),
-    "image_url.done": (_USER, {"image_url": _url}, _FIDELITY),
+    "image_url.done": (_USER, {"image_url": url}, _FIDELITY),
     "inline_data.done": (_BOTH, _INLINE, _FIDELITY),
     "thinking.done": (_ASSISTANT, {"thinking": text}, _FIDELITY),
     "inline_thinking.done": (_ASSISTANT, _INLINE, _FIDELITY),
     "tool_call.done": (
         _ASSISTANT,
-        {"name": _filled, "arguments": _object, "tool_call_id": _filled},
+        {"name": filled, "arguments": json_object, "tool_call_id": filled},
         _FIDELITY,
     ),
     "tool_result.done": (
         _USER,
-        {"text": text, "tool_call_id": _filled},
-        {"images": _list_of(_url, "URLs"), **_FIDELITY},
+        {"text": text, "tool_call_id": filled},
+        {"images": list_of(url, "URLs"), **_FIDELITY},
     ),
-    "embedding.done": (_ASSISTANT, {"embedding": _list_of(_number, "numbers")}, _FIDELITY),
+    "embedding.done": (_ASSISTANT, {"embedding": list_of(number, "numbers")}, _FIDELITY),
 }
 _MISSING = {"tool_call_id": "is missing: a result names the call that it answers"}
 
@@ -352,63 +268,43 @@ _FINISHES = ("stop", "length", "tool_call", "content_filter", "unknown")
 
 # What a message may have besides role and items; null counts as absent.
 _MESSAGE: dict[Any, Rule] = {
-    "created_at": _or_null(_integer()),
-    "usage_metadata": _or_null(_usage),
-    "finish_reason": _or_null(_one_of(*_FINISHES)),
+    "created_at": or_null(whole_number()),
+    "usage_metadata": or_null(_usage),
+    "finish_reason": or_null(one_of(*_FINISHES)),
 }
 
-_TOOL = _form({"name": _filled}, {"description": text, "parameters": _object})
+_TOOL = form({"name": filled}, {"description": text, "parameters": json_object})
 _RATIOS = ("1:1", "2:3", "3:2", "3:4", "4:3", "9:16", "16:9", "21:9")
 
 _CONFIG: dict[Any, Rule] = {
-    "max_tokens": _integer(0),
-    "temperature": _number,
-    "top_p": _number,
-    "stop_sequences": _list_of(_filled, "strings"),
-    "seed": _integer(),
-    "output_schema": _object,
-    "extra_body": _object,
+    "max_tokens": whole_number(0),
+    "temperature": number,
+    "top_p": number,
+    "stop_sequences": list_of(filled, "strings"),
+    "seed": whole_number(),
+    "output_schema": json_object,
+    "extra_body": json_object,
     "tools": _tools,
     "tool_choice": _tool_choice,
-    "thinking_level": _one_of("none", "low", "medium", "high", "xhigh", "max"),
-    "thinking_summary": _flag,
+    "thinking_level": one_of("none", "low", "medium", "high", "xhigh", "max"),
+    "thinking_summary": flag,
     "system_prompt": text,
-    "prompt_caching": _one_of("enable", "disable", "enhance"),
-    "fast_mode": _flag,
-    "image_config": _form(
-        {}, {"aspect_ratio": _one_of(*_RATIOS), "image_size": _one_of("1K", "2K")}
-    ),
-    "tts_config": _list_of(_form({"voice": _filled}, {"speaker": _filled}), "voices"),
-    "embedding_config": _form({}, {"dimensions": _integer(1)}),
-    "trace_id": _filled,
+    "prompt_caching": one_of("enable", "disable", "enhance"),
+    "fast_mode": flag,
+    "image_config": form({}, {"aspect_ratio": one_of(*_RATIOS), "image_size": one_of("1K", "2K")}),
+    "tts_config": list_of(form({"voice": filled}, {"speaker": filled}), "voices"),
+    "embedding_config": form({}, {"dimensions": whole_number(1)}),
+    "trace_id": filled,
 }
 
 
 # ---- words
 
 
-def _at(step: str | int, rule: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return rule(*given)
-    except Fault as fault:
-        raise fault.below(step) from None
-
-
 def _named(key: Any) -> str:
     if not isinstance(key, str):
         raise Fault(f"has {kind_of(key)} for a key; keys are strings")
     return text(key)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
-
-
-def _nearest(word: Any, known: Iterable[str]) -> str:
-    """`: did you mean …?`, or what there is."""
-    names = list(known)
-    near = difflib.get_close_matches(str(word).lower(), names, 1, 0.5)
-    return f": did you mean {near[0]!r}?" if near else f"; there are {', '.join(names)}"
 
 
 def _nearest_key(key: str, given: Mapping[Any, Any]) -> str:

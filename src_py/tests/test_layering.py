@@ -22,7 +22,18 @@ PACKAGE = SOURCES / "mmsp"
 # A part of the package is a module or a folder of it, or all folders with a `client.py` together
 # ("clients"). It may import from every row above its own, and from itself.
 LAYERS = (
-    ("types", "errors", "sse", "request", "settings", "plain", "partial", "masking", "dialects"),
+    (
+        "types",
+        "errors",
+        "sse",
+        "request",
+        "settings",
+        "plain",
+        "rules",
+        "partial",
+        "masking",
+        "dialects",
+    ),
     ("grammar", "codecs", "wire", "checks", "arguments", "credentials"),
     ("timer",),
     ("abort_signal", "ending", "transport"),
@@ -46,6 +57,7 @@ NEIGHBOURS = {
     "dialects": {"errors", "types"},
     "errors": {"types"},
     "request": {"errors"},
+    "rules": {"plain"},
     "sse": {"errors"},
 }
 
@@ -66,7 +78,7 @@ FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
     "arguments", "checks", "codecs", "dialects", "errors", "grammar", "masking", "partial", "plain",
-    "request", "settings", "sse", "types", "wire",
+    "request", "rules", "settings", "sse", "types", "wire",
 }  # fmt: skip
 
 HTTP_LIBRARIES = (

@@ -1,0 +1,135 @@
+"""Rules for what a caller gives: each returns a copy of a good value and raises `Fault` for any other."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from .plain import Fault, integer, kind_of, plain_copy, text
+
+__all__ = [
+    "Rule", "below", "bytes_data", "filled", "flag", "form", "is_list", "json_object", "list_of",
+    "nearest", "number", "one_of", "or_null", "url", "whole_number",
+]  # fmt: skip
+
+Rule = Callable[[Any], Any]
+
+
+def bytes_data(value: Any) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise Fault(f"is {kind_of(value)}; it is bytes (mmsp.loads reads base64)")
+    return bytes(value)
+
+
+def filled(value: Any) -> str:
+    if not text(value):
+        raise Fault("is empty")
+    return cast("str", value)
+
+
+def url(value: Any) -> str:
+    given = text(value)
+    if not given[:8].lower().startswith(("https://", "http://", "data:")):
+        raise Fault("is no http(s):// or data: URL")
+    return given
+
+
+def json_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Fault(f"is {kind_of(value)}; it is an object")
+    return cast("dict[str, Any]", plain_copy(value))
+
+
+def list_of(rule: Rule, what: str) -> Rule:
+    def check(value: Any) -> list[Any]:
+        if not is_list(value):
+            raise Fault(f"is {kind_of(value)}; it is a list of {what}")
+        return [below(at, rule, each) for at, each in enumerate(value)]
+
+    return check
+
+
+def number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Fault(f"is {kind_of(value)}; it is a number")
+    if isinstance(value, int):
+        return integer(value)
+    if not math.isfinite(value):
+        raise Fault(f"is {value}; it is a finite number")
+    return value
+
+
+def whole_number(lowest: int | None = None) -> Rule:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Fault(f"is {kind_of(value)}; it is an integer")
+        integer(value)
+        if lowest is not None and value < lowest:
+            raise Fault(f"is {value}; it is {lowest} or more")
+        return value
+
+    return check
+
+
+def flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Fault(f"is {kind_of(value)}; it is true or false")
+    return value
+
+
+def one_of(*words: str) -> Rule:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            said = repr(value) if isinstance(value, str) else kind_of(value)
+            raise Fault(f"is {said}; it is one of {', '.join(map(repr, words))}")
+        return value
+
+    return check
+
+
+def or_null(rule: Rule) -> Rule:
+    return lambda value: None if value is None else rule(value)
+
+
+def form(required: Mapping[str, Rule], optional: Mapping[str, Rule]) -> Rule:
+    """An object with these keys and no others; optional ones may be null, which counts as absent."""
+
+    def check(value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise Fault(f"is {kind_of(value)}; it is an object")
+        checked: dict[str, Any] = {}
+        for key, part in value.items():
+            rule = required.get(key) or optional.get(key)
+            if rule is None:
+                raise Fault(f"has no field {key!r}{nearest(key, (*required, *optional))}")
+            if part is not None or key in required:
+                checked[key] = below(key, rule, part)
+        for key in required:
+            if key not in checked:
+                raise Fault("is missing", f".{key}")
+        return checked
+
+    return check
+
+
+# ---- places and words
+
+
+def below(step: str | int, rule: Callable[..., Any], *given: Any) -> Any:
+    try:
+        return rule(*given)
+    except Fault as fault:
+        raise fault.below(step) from None
+
+
+def is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
+def nearest(word: Any, known: Iterable[str]) -> str:
+    """`: did you mean …?`, or what there is."""
+    names = list(known)
+    near = difflib.get_close_matches(str(word).lower(), names, 1, 0.5)
+    return f": did you mean {near[0]!r}?" if near else f"; there are {', '.join(names)}"
