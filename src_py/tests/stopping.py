@@ -7,7 +7,7 @@ import contextlib
 import signal as os_signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -57,13 +57,21 @@ def abort_as(way: Way, abort: Callable[[], object]) -> int:
 
 
 async def stop(
-    stream: Stream, way: Way, reason: object = "why", *, waiting: bool = True
+    stream: Stream,
+    way: Way,
+    reason: object = "why",
+    *,
+    waiting: bool = True,
+    until: Awaitable[object] | None = None,
 ) -> Stopped:
-    """Stop a stream as `way` says, while a read of it waits or not; read it to its end.
+    """Stop a stream as `way` says, while a read of it waits (and `until` has come) or not; then read
+    it to its end.
 
     Looks at what belongs to the way: the error, that it comes once, and that nothing comes after it.
     """
     reading = asyncio.ensure_future(anext(stream)) if waiting else None
+    if until is not None:
+        await until
     if reading is not None:
         for _ in range(5):  # until the read is at rest
             await asyncio.sleep(0.001)

@@ -402,3 +402,48 @@ async def test_connecting_takes_no_longer_than_its_time_out(options: dict[str, A
         assert isinstance(error, TimeoutError)
         assert (error.phase, error.seconds) == ("connect", 0.1)
         assert provider.pending_connects() == 0
+
+
+@pytest.mark.every_loop
+async def test_the_time_to_connect_runs_from_the_look_up_on(names: Names) -> None:
+    with ScriptedProvider(complete()) as provider:
+        url = f"http://slow.test:{provider.port}/v1"
+        before = time.monotonic()
+        error, _ = await failure_of(client_at(url, timeouts=Timeouts(connect=0.1), max_retries=0))
+        assert 0.1 <= time.monotonic() - before < 0.4
+        assert isinstance(error, UpstreamTimeoutError)
+        assert error.phase == "connect"
+        assert provider.connections == []
+
+
+@pytest.mark.every_loop
+async def test_the_time_to_connect_is_for_the_look_up_and_the_handshake_together(
+    names: Names,
+) -> None:
+    with ScriptedProvider(tls=True, tls_hello="ignore") as provider:
+        asyncio.get_running_loop().call_later(0.3, names.told.set)
+        client = client_at(
+            f"https://slow.test:{provider.port}/v1",
+            ssl_context=provider.ssl_context,
+            timeouts=Timeouts(connect=0.5),
+            max_retries=0,
+        )
+        before = time.monotonic()
+        error, _ = await failure_of(client)
+        assert 0.5 <= time.monotonic() - before < 0.79  # not 0.3 and 0.5
+        assert isinstance(error, UpstreamTimeoutError)
+        assert error.phase == "connect"
+        await provider.connections[0].until_closed(0.2)
+
+
+@pytest.mark.every_loop
+async def test_each_attempt_has_its_own_time_to_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mmsp.connector._FIRST_WAIT", 0.01)
+    with ScriptedProvider(tls=True, tls_hello="ignore") as provider:
+        client = client_of(provider, timeouts=Timeouts(connect=0.15), max_retries=2)
+        before = time.monotonic()
+        error, _ = await failure_of(client)
+        assert 0.45 <= time.monotonic() - before < 0.9
+        assert isinstance(error, UpstreamTimeoutError)
+        assert (error.phase, error.seconds) == ("connect", 0.15)
+        assert len(provider.connections) == 3

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
+import mmsp
 from mmsp import errors
 from mmsp.errors import MMSPError
 
@@ -50,3 +53,22 @@ def test_every_error_is_one_of_ours_and_has_a_docstring(kind: type[MMSPError]) -
     assert issubclass(kind, MMSPError)
     assert issubclass(kind, ValueError)
     assert kind.__doc__
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_attribute_of_an_error_is_in_the_docs(kind: type[MMSPError]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if f"| `{kind.__name__}` |" in line]
+    documented = set(re.findall(r"`(\w+)`", row)) | {"client"}  # which the page tells of all
+    assert documented >= set(vars(make(kind)))
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_is_shown_by_its_message_alone(kind: type[MMSPError]) -> None:
+    assert str(make(kind)) == "what happened"
+    assert repr(make(kind)) == f"{kind.__name__}('what happened')"
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_error_can_be_imported_from_the_package(kind: type[MMSPError]) -> None:
+    assert getattr(mmsp, kind.__name__) is kind

@@ -21,6 +21,7 @@ from tests.calling import ask
 pytestmark = pytest.mark.no_debug
 
 PING = b": ping\n\n"
+NO_CHOICES = b'data: {"id": "x", "choices": []}\n\n'
 SLACK = 0.3  # s that a busy machine may add
 
 
@@ -112,8 +113,15 @@ async def test_an_answer_that_began_before_anybody_looked_has_its_time_too(
 
 @pytest.mark.parametrize(
     "silence",
-    [[], [drip([PING] * 100, len(PING), 0.02)], [drip(chat.text("b")[:40], 1, 0.05)]],
-    ids=["silence", "pings", "half an event"],
+    [
+        [],
+        [drip([PING] * 100, len(PING), 0.02)],
+        [drip(chat.text("b")[:40], 1, 0.05)],
+        [drip([chat.role()] * 100, len(chat.role()), 0.02)],
+        [drip([chat.usage()] * 100, len(chat.usage()), 0.02)],
+        [drip([NO_CHOICES] * 100, len(NO_CHOICES), 0.02)],
+    ],
+    ids=["silence", "pings", "half an event", "roles", "usage", "chunks without choices"],
 )
 async def test_two_contents_may_not_be_too_far_apart(silence: list[Step], tls: bool) -> None:
     with ScriptedProvider(Answer(texts("a"), *silence, stall()), tls=tls) as provider:
@@ -130,6 +138,26 @@ async def test_every_content_begins_the_idle_time_anew() -> None:
     events = [step for number in range(6) for step in (texts(str(number)), pause(0.08))]
     with ScriptedProvider(Answer(*events, say(chat.ending()))) as provider:
         client = client_of(provider, timeouts=Timeouts(idle=0.2))
+        assert (await ask(client))[-1] == "stop stop"
+
+
+async def test_pieces_that_are_held_back_are_content_too() -> None:
+    """A second tool call goes out when the first is over, but the answer goes on meanwhile."""
+    held = [step for _ in range(6) for step in (pause(0.08), say(chat.arguments(1, " ")))]
+    begun = say([chat.tool_call(0, "a", "f", "{}"), chat.tool_call(1, "b", "g", "{}")])
+    answer = Answer(begun, *held, say([chat.finish("tool_calls"), *chat.ending()[1:]]))
+    with ScriptedProvider(answer) as provider:
+        client = client_of(provider, timeouts=Timeouts(idle=0.3))
+        assert (await ask(client))[-1] == "stop tool_call"
+
+
+async def test_after_the_finish_reason_no_time_for_content_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mmsp.stream._QUIET", 0.5)
+    answer = Answer(say([chat.text("a"), chat.finish()]), stall())
+    with ScriptedProvider(answer) as provider:
+        client = client_of(provider, timeouts=Timeouts(first_event=0.1, idle=0.1))
         assert (await ask(client))[-1] == "stop stop"
 
 
@@ -297,7 +325,7 @@ async def test_a_stream_has_one_timer_however_many_its_deltas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     armed = timers(monkeypatch)
-    deltas = [say(each) for each in chat.deltas(1000)]
+    deltas = [say(each) for each in chat.deltas(10_000)]
     with ScriptedProvider(Answer(*deltas, say(chat.ending()))) as provider:
         await ask(client_of(provider))
     # to connect, and at most once more for the end of the body
