@@ -135,7 +135,7 @@ class LLMClient:
         request = self._try_to_encode(mine, settings)
 
         async def prepare(stream: Stream) -> HttpRequest:
-            stream.trace = self._trace(mine, settings)
+            stream._trace = self._trace(mine, settings)
             return request or await self._fetch_and_encode(stream, mine, settings)
 
         return self._stream(signal, prepare)
@@ -160,7 +160,7 @@ class LLMClient:
             if not stream._hold(self._claim):
                 raise self._concurrent("A stateful call of this client is still running")
             messages = [*self._history, *mine]
-            stream.trace = self._trace(messages, settings)
+            stream._trace = self._trace(messages, settings)
             return await self._fetch_and_encode(stream, messages, settings)
 
         def commit(answer: UniMessage) -> None:

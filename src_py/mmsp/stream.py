@@ -79,7 +79,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._commit = commit
         self._message: UniMessage | None = None
         self._stop_event: UniEvent | None = None
-        self.trace: Trace | None = None  # what `prepare` wants to leave of this call
+        self._trace: Trace | None = None  # what `prepare` wants to leave of this call
         self._size = 0
         self._busy = False
         self._started = False
@@ -362,7 +362,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
 
     async def _write_trace(self, message: UniMessage) -> WrittenTrace | None:
         """The trace under temporary names; a large one is written off the loop, and a stop lets it go."""
-        trace = self.trace
+        trace = self._trace
         if trace is None:
             return None
         if self._size < _WRITTEN_ON_THE_LOOP:
