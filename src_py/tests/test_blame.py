@@ -17,13 +17,12 @@ from mmsp import (
     ProviderStreamError,
     UpstreamError,
 )
-from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, cut, pause, say, stall
 from tests.asking import QUESTION, client_of, shown
-from tests.interruption_table import WIRES, Way
+from tests.interruption_table import EXHAUSTIVE, WIRES, Way
 from tests.stopping import STOPS, stop
 
-pytestmark = [pytest.mark.no_debug, pytest.mark.parametrize("client_type", CLIENTS)]
+pytestmark = [pytest.mark.no_debug, pytest.mark.parametrize("client_type", EXHAUSTIVE)]
 
 
 @pytest.mark.parametrize("way", STOPS)

@@ -15,11 +15,21 @@ from mmsp.grammar import Assembler
 from mmsp.reader import AnswerReader
 from mmsp.registry import CLIENTS
 from mmsp.request import Target
-from mmsp.testing import Answer, ScriptedProvider, chat, say, stall
+from mmsp.testing import (
+    Answer,
+    ScriptedProvider,
+    chat,
+    generate_content,
+    interactions,
+    messages,
+    responses,
+    say,
+    stall,
+)
 from mmsp.types import UniMessage
 from tests.asking import QUESTION, client_of, shown
 from tests.ends_table import ENDS, Ends
-from tests.interruption_table import WIRES, Way
+from tests.interruption_table import EXHAUSTIVE, STREAMING, WIRES, Way
 from tests.stopping import STOPS, stop
 
 SIGNATURE = "c2lnbmF0dXJl/+==" * 40
@@ -57,7 +67,7 @@ def events_of_the_turn(client_type: str) -> int:
 # how many events the reader has taken when the turn is stopped
 CELLS = [
     pytest.param(client_type, taken, way, id=f"{client_type}-{taken}-{way}")
-    for client_type in CLIENTS
+    for client_type in EXHAUSTIVE
     for taken in range(1, events_of_the_turn(client_type) + 1)
     for way in STOPS
 ]
@@ -107,7 +117,7 @@ async def _cancel(stream: Any) -> None:
 
 @pytest.mark.parametrize(
     ("client_type", "taken"),
-    [(each, taken) for each in CLIENTS for taken in range(events_of_the_turn(each) + 1)],
+    [(each, taken) for each in EXHAUSTIVE for taken in range(events_of_the_turn(each) + 1)],
 )
 async def test_what_a_caller_keeps_of_a_stopped_turn_can_be_sent(
     client_type: str, taken: int
@@ -142,7 +152,7 @@ class Signed:
     """A wire's thinking with `SIGNATURE`, and what of it must come back in a request, as JSON holds it."""
 
     thinking: bytes
-    comes_back: Any
+    comes_back: str
 
 
 def _details(**fields: Any) -> bytes:
@@ -155,14 +165,44 @@ SIGNED = {
         + _details(type="reasoning.text", signature=SIGNATURE),
         SIGNATURE,
     ),
+    messages.__name__: Signed(
+        messages.block(0, "thinking", thinking="")
+        + messages.thinking("hm")
+        + messages.signature(SIGNATURE)
+        + messages.block_stop(),
+        SIGNATURE,
+    ),
+    responses.__name__: Signed(
+        responses.item_added(0, "reasoning", id="rs_0", summary=[])
+        + responses.thinking("hm")
+        + responses.item_done(
+            0,
+            "reasoning",
+            id="rs_0",
+            summary=[{"type": "summary_text", "text": "hm"}],
+            encrypted_content=SIGNATURE,
+        ),
+        SIGNATURE,
+    ),
+    generate_content.__name__: Signed(
+        generate_content.thinking("hm") + generate_content.thinking("", thoughtSignature=SIGNATURE),
+        SIGNATURE,
+    ),
+    interactions.__name__: Signed(
+        interactions.step_start(0, "thought")
+        + interactions.thinking("hm")
+        + interactions.signature(SIGNATURE)
+        + interactions.step_stop(),
+        SIGNATURE,
+    ),
 }
 
 
 def test_every_wire_says_how_it_signs_or_that_it_does_not() -> None:
-    assert {wire.__name__ for wire in WIRES.values()} <= set(SIGNED)
+    assert {WIRES[client_type].__name__ for client_type in STREAMING} == set(SIGNED)
 
 
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", EXHAUSTIVE)
 @pytest.mark.parametrize("saved", [False, True], ids=["as it is", "saved and loaded"])
 async def test_a_signature_goes_back_as_it_came(client_type: str, saved: bool) -> None:
     wire = WIRES[client_type]

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from mmsp import AbortError, Limits, StreamProtocolError
-from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, Step, drip, gate, say, stall
 from tests.asking import QUESTION, client_of, events_of, shown
-from tests.interruption_table import WIRES
+from tests.interruption_table import EXHAUSTIVE, WIRES
 
 # What `str.splitlines` and others take for line ends, and an event stream does not. JSON wants the control
 # characters escaped; servers send them as they are.
@@ -85,7 +84,7 @@ def readable(client_type: str, words: str) -> bytes:
 
 @pytest.mark.parametrize("pieces", ["whole", "byte by byte", "cut 1", "cut 2", "cut 3"])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", EXHAUSTIVE)
 async def test_the_form_of_a_stream_changes_nothing_of_its_text(
     client_type: str, form: str, pieces: str
 ) -> None:
@@ -99,7 +98,7 @@ async def test_the_form_of_a_stream_changes_nothing_of_its_text(
 
 
 @pytest.mark.parametrize("said", ["hello there", "<html>", "{", "keepalive", "x" * 5000])
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", EXHAUSTIVE)
 async def test_data_that_is_no_json_is_one_error_that_shows_its_beginning(
     client_type: str, said: str
 ) -> None:
@@ -126,7 +125,7 @@ def of_size(wire: Any, size: int) -> Answer:
 
 @pytest.mark.slow
 @pytest.mark.no_debug
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", EXHAUSTIVE)
 async def test_a_line_of_20_megabytes_is_delivered_in_linear_time(client_type: str) -> None:
     took: dict[int, float] = {}
     for size in (2_000_000, 20_000_000):
@@ -141,7 +140,7 @@ async def test_a_line_of_20_megabytes_is_delivered_in_linear_time(client_type: s
     assert took[20_000_000] < 10 * took[2_000_000] * 3 + 0.2  # ten times the size, not a hundred
 
 
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", EXHAUSTIVE)
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "without an end"])
 async def test_a_line_over_the_limit_is_a_typed_error_that_names_it(
     client_type: str, ends: bool
@@ -160,7 +159,7 @@ async def test_a_line_over_the_limit_is_a_typed_error_that_names_it(
 
 
 @pytest.mark.no_debug
-@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("client_type", EXHAUSTIVE)
 async def test_an_abort_inside_a_line_of_20_megabytes_is_at_once(
     client_type: str, tls: bool
 ) -> None:

@@ -20,7 +20,7 @@ from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader
-from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
+from .wire_decoder import WireDecoder, object_in, plain_or_none
 
 __all__ = ["BESIDE", "REDACTED", "MessagesDecoder"]
 
@@ -286,7 +286,7 @@ class MessagesDecoder(WireDecoder[Event]):
         """An event of no known type: a failure in whatever form, or something new."""
         if event == "error" or read.type == "error" or read.error is not None:
             raise self._reported(data)
-        self._assembler.unknown(read.type or event or shown(data))
+        self._assembler.unknown(read.type or event or self._shown(data))
 
 
 _IGNORED_DELTAS = frozenset({"citations_delta", "compaction_delta", None})

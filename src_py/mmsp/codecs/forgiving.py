@@ -52,7 +52,8 @@ def plain(data: bytes) -> Any:
     except ValueError:
         pass
     try:
-        return json.loads(data)  # takes the half characters that JavaScript servers cut
+        # takes the half characters that JavaScript servers cut, and control characters as they are
+        return json.loads(data, strict=False)
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
 

@@ -22,7 +22,7 @@ from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader, plain
 from .openai_embedding import vector
-from .wire_decoder import WireDecoder, plain_or_none, shown
+from .wire_decoder import WireDecoder, plain_or_none
 
 __all__ = ["BESIDE", "GenerateContentDecoder", "embeddings"]
 
@@ -163,7 +163,7 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         elif part.thought_signature:
             self._assembler.text(("text", self._signed), "", self._fidelity(part))
         else:
-            self._assembler.unknown(shown(data))
+            self._assembler.unknown(self._shown(data))
         if part.thought_signature:
             self._next_item()
 

@@ -20,7 +20,7 @@ from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader
 from .google_generate_content_decoder import embeddings
-from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
+from .wire_decoder import WireDecoder, object_in, plain_or_none
 
 __all__ = ["BESIDE", "InteractionsDecoder"]
 
@@ -147,7 +147,7 @@ class InteractionsDecoder(WireDecoder[Event]):
             case "interaction.created" | "interaction.status_update" | "step.delta":
                 pass
             case _:
-                self._assembler.unknown(kind or shown(data))
+                self._assembler.unknown(kind or self._shown(data))
 
     def _start(self, index: int, step: Step, raw: dict[str, Any]) -> None:
         self._stop(index)

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 
 from ..errors import InvalidMessageError, StreamProtocolError, UnsupportedContentError
 from ..grammar import Assembler
+from ..masking import beginning
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .base import ids_in
 from .encoding import Json, body_of, given, refuse, refuse_extra_body
 from .http_error import complaint, stream_error
-from .wire_decoder import plain_or_none, shown
+from .wire_decoder import plain_or_none
 
 __all__ = ["EmbeddingCodec", "vector"]
 
@@ -85,13 +86,13 @@ class EmbeddingDecoder:
         self.whole(data)
 
     def whole(self, body: bytes) -> None:
-        answer = plain_or_none(body)
+        answer, secrets = plain_or_none(body), self._assembler.secrets
         if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client)
+            raise stream_error(found, client=self._client, secrets=secrets)
         entries = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
             raise StreamProtocolError(
-                f"the provider's answer is no list of embeddings: {shown(body)!r}",
+                f"the provider's answer is no list of embeddings: {beginning(body, secrets)!r}",
                 client=self._client,
             )
         for place, entry in enumerate(sorted(entries, key=_index)):

@@ -22,8 +22,8 @@ from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader, whole_characters
-from .http_error import Complaint, complaint, stream_error
-from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
+from .http_error import Complaint, complaint
+from .wire_decoder import WireDecoder, object_in, plain_or_none
 
 __all__ = ["BESIDE", "ResponsesDecoder"]
 
@@ -162,7 +162,7 @@ class ResponsesDecoder(WireDecoder[Event]):
                 raise self._reported(data)
             case _:
                 if not kind.startswith(_SKIPPED):
-                    self._assembler.unknown(kind or shown(data))
+                    self._assembler.unknown(kind or self._shown(data))
 
     def _thought(self, read: Event) -> None:
         if read.delta:
@@ -343,7 +343,7 @@ class ResponsesDecoder(WireDecoder[Event]):
     def _failed(self, answer: Any) -> Exception:
         response = answer.get("response", answer) if isinstance(answer, dict) else None
         found = complaint(response) or Complaint("")
-        return stream_error(found, client=self._client)
+        return self._failure(found)
 
 
 _OURS = frozenset({"message", "reasoning", "function_call"})

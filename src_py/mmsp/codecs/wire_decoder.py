@@ -13,14 +13,14 @@ import msgspec
 
 from ..errors import ProviderStreamError, StreamProtocolError
 from ..grammar import Assembler
+from ..masking import beginning
 from .forgiving import EventReader, plain, whole_characters
 from .http_error import Complaint, complaint, stream_error
 
-__all__ = ["WireDecoder", "object_in", "plain_or_none", "shown"]
+__all__ = ["WireDecoder", "object_in", "plain_or_none"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_SHOWN = 200  # characters of an answer that cannot be read
 _END = b"[DONE]"
 
 
@@ -85,7 +85,7 @@ class WireDecoder(Generic[T]):
             answer = plain(data)
         except ValueError:
             if event == "error":
-                raise stream_error(Complaint(shown(data)), client=self._client) from None
+                raise self._failure(Complaint(self._shown(data))) from None
             raise self._unreadable("no JSON", data) from None
         if isinstance(answer, list) and len(answer) == 1:
             answer = answer[0]
@@ -113,15 +113,21 @@ class WireDecoder(Generic[T]):
         """The failure that an event reports, flat or in an object of its own."""
         answer = plain_or_none(data)
         found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-        return stream_error(found, client=self._client)
+        return self._failure(found)
 
     def _complain(self, answer: Any) -> None:
         """Raise if `answer` reports a failure."""
         if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client)
+            raise self._failure(found)
+
+    def _failure(self, found: Complaint) -> ProviderStreamError:
+        return stream_error(found, client=self._client, secrets=self._assembler.secrets)
+
+    def _shown(self, data: bytes) -> str:
+        return beginning(data, self._assembler.secrets)
 
     def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        seen = repr(shown(data)) if data else "it is empty"
+        seen = repr(self._shown(data)) if data else "it is empty"
         return StreamProtocolError(f"the provider's answer is {what}: {seen}", client=self._client)
 
 
@@ -136,7 +142,3 @@ def object_in(data: bytes, name: str) -> dict[str, Any]:
     """The member of an event as it came, with all that is not read; empty if it is no object."""
     found = plain(data).get(name)
     return found if isinstance(found, dict) else {}
-
-
-def shown(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode("utf-8", "replace")[:_SHOWN]
