@@ -37,7 +37,11 @@ def checked_retries(number: Any) -> int:
 
 def checked_target(base_url: str, own: Headers, default_headers: Any, *, client: str) -> Target:
     """Where requests go and what they carry. Raises `ValueError` or `TypeError`."""
-    if urlsplit(base_url).username is not None:
+    try:
+        username = urlsplit(base_url).username
+    except ValueError:
+        raise ValueError(f"{client}: base_url is no URL") from None
+    if username is not None:
         raise ValueError(
             f"{client}: base_url may not hold a user and password: give api_key=…, or "
             'default_headers={"Authorization": …}'

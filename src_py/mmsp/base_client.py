@@ -27,6 +27,7 @@ from .ending import Claim
 from .errors import (
     ConcurrentCallError,
     InvalidMessageError,
+    RoutingError,
     StreamProtocolError,
     UnsupportedParameterError,
 )
@@ -89,6 +90,12 @@ class LLMClient:
             client=name,
             client_type=self.client_type,
         )
+        if self.endpoint.refuses_accounts and key.lstrip().startswith("{"):
+            raise RoutingError(
+                f"{name}: {self.endpoint.refuses_accounts}.",
+                model=model,
+                client_type=self.client_type,
+            )
         own = (*environment_headers(self.endpoint, base_url), *self.endpoint.auth(key))
         self._target = checked_target(url, own, default_headers, client=name)
         route = partial(_route, Proxies.from_environment(), ssl_context)

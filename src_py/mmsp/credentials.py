@@ -30,6 +30,10 @@ def resolve_credentials(
 ) -> tuple[str, str]:
     """The key (`""` for none) and the base URL to use. Raises `ApiKeyRequiredError`."""
     url = (base_url or "").strip()
+    try:
+        urlsplit(url)
+    except ValueError:
+        raise ValueError(f"{client}: base_url is no URL") from None
     used_url = url or os.environ.get(endpoint.url_variable, "").strip() or endpoint.default_url
     if api_key:
         return api_key, used_url
@@ -91,12 +95,21 @@ def needed_credentials(endpoint: Endpoint, base_url: str | None = None) -> dict[
 
 
 def same_endpoint(one: str, other: str) -> bool:
-    """Scheme and host without case, the path without trailing slashes, the rest as written."""
-    return "://" in one and "://" in other and _normal(one) == _normal(other)
+    """Scheme and host without case, the path without trailing slashes, the rest as written.
+
+    What is no URL, or holds what a URL does not, equals nothing.
+    """
+    found = _normal(one.strip()), _normal(other.strip())
+    return found[0] is not None and found[0] == found[1]
 
 
-def _normal(url: str) -> tuple[str, ...]:
-    parts = urlsplit(url.strip())
+def _normal(url: str) -> tuple[str, ...] | None:
+    if "://" not in url or not url.isprintable() or url.endswith(("?", "#")):
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
     return (
         parts.scheme.lower(),
         parts.netloc.lower(),

@@ -51,7 +51,10 @@ def beginning(data: bytes, secrets: tuple[str, ...], length: int = _SHOWN) -> st
 
 
 def _in_url(url: str) -> Iterator[tuple[str, str]]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return  # what is no URL is refused, and not shown
     yield "password", parts.password or ""
     for pair in parts.query.split("&"):
         name, _, value = pair.partition("=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mmsp import ApiKeyRequiredError, AutoLLMClient
+from mmsp import ApiKeyRequiredError, AutoLLMClient, RoutingError
 from mmsp.credentials import resolve_credentials, same_endpoint
 from mmsp.dialects.endpoint import Endpoint, bearer
 from mmsp.registry import CLIENTS, credentials_for
@@ -263,3 +263,36 @@ def test_what_a_client_would_do_without_a_key(
     assert credentials_for(client_type, endpoint.default_url) == default
     assert credentials_for(client_type, ELSEWHERE) == without
     assert credentials_for("no-such-type") is None
+
+
+# keys and URLs that are none
+
+
+@pytest.mark.parametrize("client_type", ["google-official", "google-genai"])
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_service_accounts_key_is_not_sent(
+    client_type: str, named: bool, environment: pytest.MonkeyPatch
+) -> None:
+    account = ' {"type": "service_account", "private_key": "very-secret"}'
+    environment.setenv("GEMINI_API_KEY", account)
+    with pytest.raises(RoutingError, match="Vertex AI") as caught:
+        AutoLLMClient("gemini-x", account if named else None, client_type=client_type)
+    assert caught.value.client_type == client_type
+    assert "very-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[bad/v1", "https://a:port/v1", "bedrock://us-east-1", "a b"]
+)
+@pytest.mark.parametrize("key", [None, "a-key"])
+def test_a_url_that_is_none_is_told(url: str, key: str | None) -> None:
+    with pytest.raises(ValueError, match=r"base_url|reserved"):
+        AutoLLMClient("m", key, url, "openai-chat")
+    assert credentials_for("openai-chat", url) is not None
+
+
+@pytest.mark.parametrize(
+    "url", ["https://api.op\tenai.com/v1", "https://api.openai.com/v1?", "\x00://"]
+)
+def test_a_url_that_only_looks_the_same_is_another(url: str) -> None:
+    assert not same_endpoint(url, "https://api.openai.com/v1")

@@ -21,6 +21,7 @@ class Endpoint:
 
     `key_variable` and `url_variable` name the environment's variables. An `open_server` is one that
     people run themselves: it takes a call without a key, and then is shown `placeholder_key`.
+    Where the vendor knows service accounts, `refuses_accounts` says why their keys are not taken here.
     `own_headers` are variables whose values go out as headers (of that name), and `header_lines` one
     that holds whole lines; both only when no other URL than the default was given.
     """
@@ -31,5 +32,6 @@ class Endpoint:
     auth: Callable[[str], Headers] = bearer
     open_server: bool = False
     placeholder_key: str = ""
+    refuses_accounts: str = ""
     own_headers: Mapping[str, str] = field(default_factory=dict)
     header_lines: str = ""

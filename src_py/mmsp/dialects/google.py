@@ -37,7 +37,12 @@ def goog_api_key(key: str) -> Headers:
 
 
 ENDPOINT = Endpoint(
-    "https://generativelanguage.googleapis.com", "GEMINI_API_KEY", "GEMINI_BASE_URL", goog_api_key
+    "https://generativelanguage.googleapis.com",
+    "GEMINI_API_KEY",
+    "GEMINI_BASE_URL",
+    goog_api_key,
+    refuses_accounts="a service account's key belongs to Vertex AI, which has no Interactions: give an API "
+    "key, or use google-genai",
 )
 
 
