@@ -26,7 +26,7 @@ from typing import Any, Protocol, Self
 
 from . import timer
 
-__all__ = ["AbortError", "AbortSignal"]
+__all__ = ["AbortError", "AbortSignal", "checked_signal"]
 
 
 class AbortError(asyncio.CancelledError):
@@ -272,6 +272,16 @@ class AbortSignal:
             callback()
         except BaseException as error:  # abort() never raises, and a callback may raise AbortError
             _Unraised(error)
+
+
+def checked_signal(signal: Any) -> AbortSignal | None:
+    """A signal or none. Raises `TypeError`."""
+    if signal is None or isinstance(signal, AbortSignal):
+        return signal
+    raise TypeError(
+        f"signal is an mmsp.AbortSignal, not {type(signal).__name__}: make one, and have what you have "
+        "call its abort()"
+    )
 
 
 class _Unraised:

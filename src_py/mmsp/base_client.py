@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
-from .abort_signal import AbortSignal
+from .abort_signal import AbortSignal, checked_signal
 from .arguments import checked_model, checked_retries, checked_target, checked_text
 from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import Codec
@@ -181,7 +181,7 @@ class LLMClient:
         `signal` stops it as it stops a stream. Raises `AbortError`, the errors of an answer that is
         refused, late or unreadable, and `UnsupportedOperationError` where an endpoint has no list.
         """
-        call = HttpCall(self._connector, signal)
+        call = HttpCall(self._connector, checked_signal(signal))
         return await call.run(partial(self._list_models, call))
 
     async def _list_models(self, call: HttpCall) -> list[str]:
@@ -317,7 +317,7 @@ class LLMClient:
         )
         stream = Stream(
             self._connector,
-            signal,
+            checked_signal(signal),
             assembler=assembler,
             decoder=self.codec.decoder(assembler, client=name, target=self._target),
             prepare=prepare,

@@ -75,7 +75,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         )
         self._out = self._reader.out
         self._decode = self._reader.decode
-        self._prepare = prepare
+        self._prepare: Callable[[Stream], Awaitable[HttpRequest]] | None = prepare
         self._commit = commit
         self._message: UniMessage | None = None
         self._stop_event: UniEvent | None = None
@@ -246,9 +246,10 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         if self._endings:
             return
         self._enter()
+        prepare, self._prepare = self._prepare, None  # it may hold the whole request
         try:
-            if not self._endings:
-                request = await self._prepare(self)
+            if not self._endings and prepare is not None:
+                request = await prepare(self)
                 self._size = len(request.body)
                 self._asked = True
                 await self._open(request)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from mmsp import AbortError, AbortSignal
+from mmsp import AbortError, AbortSignal, AutoLLMClient
 from mmsp.testing import Answer, ScriptedProvider, chat, say, stall
 from tests.asking import QUESTION, client_of, complete
 
@@ -309,3 +309,14 @@ async def test_an_abort_in_a_signal_handler_wakes_a_loop_that_sleeps() -> None:
             timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_is_no_signal_is_refused_at_the_call() -> None:
+    client = AutoLLMClient("m", "a-key", client_type="openai-chat")
+    for make, given in (
+        (client.streaming_response, [QUESTION]),
+        (client.streaming_response_stateful, QUESTION),
+    ):
+        call: Any = make
+        with pytest.raises(TypeError, match=r"signal is an mmsp\.AbortSignal, not Event"):
+            call(given, None, asyncio.Event())
