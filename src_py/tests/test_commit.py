@@ -306,7 +306,7 @@ FULL_DISK = """
 @pytest.mark.parametrize("size", [5_000, 1_100_000])
 def test_a_full_disk_loses_no_answer(tmp_path: Path, size: int) -> None:
     ended = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(FULL_DISK % size)],
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(FULL_DISK % size)],
         env={
             **os.environ,
             "MMSP_CACHE_DIR": str(tmp_path),

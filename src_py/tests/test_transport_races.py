@@ -288,6 +288,8 @@ async def test_a_connection_that_comes_after_the_cut_carries_no_request(
     with ScriptedProvider(complete()) as provider:
         with pytest.raises(AbortError):
             await client_of(provider).streaming_response([QUESTION], signal=signal).message()
+        while not provider.connections:  # it may be slower to accept than we to leave
+            await asyncio.sleep(0.001)
         await provider.connections[0].until_closed(1)
         assert provider.requests == []
 
