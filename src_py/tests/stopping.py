@@ -69,13 +69,7 @@ async def stop(
 
     Looks at what belongs to the way: the error, that it comes once, and that nothing comes after it.
     """
-    reading = asyncio.ensure_future(anext(stream)) if waiting else None
-    if until is not None:
-        await until
-    if reading is not None:
-        for _ in range(5):  # until the read is at rest
-            await asyncio.sleep(0.001)
-        assert not reading.done()
+    reading = await _waiting(stream, until) if waiting else None
     if way.startswith("abort"):
         stopped = Stopped(abort_as(way, lambda: stream.abort(reason)))
     else:
@@ -88,6 +82,21 @@ async def stop(
     _check(stopped, way, reason, waiting=waiting)
     assert stream.aborted is way.startswith("abort")
     return stopped
+
+
+async def _waiting(stream: Stream, until: Awaitable[object] | None) -> asyncio.Future[UniEvent]:
+    """A read that waits; one that brings something meanwhile is followed by another."""
+    reading = asyncio.ensure_future(anext(stream))
+    if until is not None:
+        await until
+    rested = 0
+    while rested < 5:  # turns, in which nothing came
+        await asyncio.sleep(0.001)
+        rested += 1
+        if reading.done():
+            reading.result()
+            reading, rested = asyncio.ensure_future(anext(stream)), 0
+    return reading
 
 
 async def _read_on(
