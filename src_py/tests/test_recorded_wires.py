@@ -69,6 +69,7 @@ DIFFERENT = {
     ),
     "google-stream-tool-call-array-arguments": ("error", "the same"),
     "ollama_embeddings_legacy": ("error", "a form of Ollama's own, from a path of its own"),
+    "int8_embeddings_perplexity": ("error", "bytes for numbers, which come only when asked for"),
 }
 
 # Answers in which nothing is ours: what the request asked for was a tool we have no item for.
@@ -166,7 +167,7 @@ def test_a_recorded_answer_says_what_an_independent_reader_read(
     reading = read(recording, body, [])
     check_error(recording, reading)
     if recording.wire == "openai-embeddings":
-        assert bool(reading.assembler.message()["content_items"]) is (reading.error is None)
+        assert reading.error or reading.assembler.message()["content_items"]
         return
     assert_words(reading.joined("text"), expected, "text")
     assert_words(reading.joined("thinking"), expected, "thinking")
