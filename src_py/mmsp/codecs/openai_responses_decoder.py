@@ -207,11 +207,17 @@ class ResponsesDecoder(WireDecoder[Event]):
     def _complete_reasoning(self, output: _Output, item: Item) -> None:
         text = "" if output.content else self._thinking_in(item)
         seal = self._seal(item)
-        last = self._last
-        if last is not None and last.item.type != "reasoning" and not last.done:
+        if self._is_late(output):
             self._late.append((output.id, text, seal))
         else:
             self._think(output.id, text, seal)
+
+    def _is_late(self, output: _Output) -> bool:
+        """Whether an item that came after this reasoning is open and must not be cut in two."""
+        last = self._last
+        if last is None or last.done or last.item.type == "reasoning":
+            return False
+        return output.id < last.id or last.item.type == "function_call"
 
     def _complete_call(self, output: _Output, text: str) -> None:
         """Arguments that came in no delta."""

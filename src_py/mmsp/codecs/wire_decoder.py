@@ -143,8 +143,9 @@ def plain_or_none(data: bytes) -> Any:
 
 
 def object_in(data: bytes, name: str) -> dict[str, Any]:
-    """The member of an event as it came, with all that is not read; empty if it is no object."""
-    answer = plain(data)
+    """The member of an event as it came, with all that is not read; empty if it is no object, or
+    nested too deeply."""
+    answer = plain_or_none(data)
     if isinstance(answer, list) and len(answer) == 1:
         answer = answer[0]
     found = answer.get(name) if isinstance(answer, dict) else None
