@@ -167,13 +167,13 @@ def argued(index: int | None, piece: str, **fields: Any) -> Json:
     return event("function_call_arguments.delta", **_at(index), delta=piece, **fields)
 
 
-def call_added(index: int | None, call_id: str = "c1", **fields: Any) -> Json:
+def call_added(index: int | None, call_id: str | None = "c1", **fields: Any) -> Json:
     return added(
         index, "function_call", **{"id": f"fc_{call_id}", "call_id": call_id, "name": "f", **fields}
     )
 
 
-def call_done(index: int | None, call_id: str = "c1", **fields: Any) -> Json:
+def call_done(index: int | None, call_id: str | None = "c1", **fields: Any) -> Json:
     whole = call_added(index, call_id, **fields)
     return whole | {"type": "response.output_item.done"}
 

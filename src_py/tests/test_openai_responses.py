@@ -72,7 +72,10 @@ def test_the_models() -> None:
 
 
 def test_every_config_key() -> None:
-    tools = [{"name": "f", "description": "d", "parameters": {"type": "object"}}, {"name": "g"}]
+    tools: list[Json] = [
+        {"name": "f", "description": "d", "parameters": {"type": "object"}},
+        {"name": "g"},
+    ]
     body = encode(
         user("hi"),
         max_tokens=0,

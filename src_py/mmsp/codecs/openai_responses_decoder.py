@@ -84,7 +84,7 @@ class ResponsesDecoder(WireDecoder[Event]):
         if isinstance(answer, dict) and isinstance(answer.get("output"), list):
             try:
                 self._end("", _ANSWERS.forgive(answer, self._mend), answer)
-            except RecursionError:
+            except RecursionError:  # pragma: no cover - writers give up first on some Pythons only
                 raise self._unreadable("JSON nested too deeply", body) from None
             return
         self._complain(answer)
