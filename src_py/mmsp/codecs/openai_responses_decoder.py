@@ -21,7 +21,7 @@ from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..plain import Fault, plain_copy
 from .forgiving import EventReader, whole_characters
-from .http_error import Complaint, complaint, stream_error
+from .http_error import Complaint, complaint
 from .openai_responses_event import (
     BUILT_IN,
     OURS,
@@ -38,7 +38,7 @@ from .openai_responses_event import (
     merged,
     texts,
 )
-from .wire_decoder import WireDecoder, object_in, plain_or_none, shown
+from .wire_decoder import WireDecoder, object_in, plain_or_none
 
 __all__ = ["BESIDE", "ResponsesDecoder"]
 
@@ -126,7 +126,7 @@ class ResponsesDecoder(WireDecoder[Event]):
                 raise self._reported(data)
             case _:
                 if not kind.startswith(SKIPPED):
-                    self._assembler.unknown(kind or shown(data))
+                    self._assembler.unknown(kind or self._shown(data))
 
     def _said(self, read: Event) -> None:
         if read.delta:
@@ -311,7 +311,7 @@ class ResponsesDecoder(WireDecoder[Event]):
 
     def _failed(self, answer: Any) -> Exception:
         found = complaint(_response_in(answer)) or complaint(answer) or Complaint("")
-        return stream_error(found, client=self._client)
+        return self._failure(found)
 
     # ---- output items
 
