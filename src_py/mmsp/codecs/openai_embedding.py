@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,8 @@ class EmbeddingDecoder:
 
     def feed(self, event: str, data: bytes) -> None:
         """An event, which this wire has none of: an error, or nothing that can be read."""
-        self.whole(data)
+        if not self.terminal:
+            self.whole(data)
 
     def whole(self, body: bytes) -> None:
         answer, secrets = plain_or_none(body), self._assembler.secrets
@@ -107,21 +109,32 @@ class EmbeddingDecoder:
 def vector(value: Any, *, client: str) -> list[float]:
     """A vector given as numbers, or as base64 of little-endian 32-bit floats."""
     try:
-        if isinstance(value, str):
-            numbers = array("f", base64.b64decode(value, validate=True))
-            if byteorder == "big":
-                numbers.byteswap()
-            return numbers.tolist()
-        return [float(each) for each in value]
+        numbers = _floats(value) if isinstance(value, str) else [_number(each) for each in value]
     except (TypeError, ValueError, OverflowError, binascii.Error):
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):  # what is not finite cannot be saved as JSON
         raise StreamProtocolError(
             "the provider sent an embedding that is no list of numbers", client=client
-        ) from None
+        )
+    return numbers
 
 
-def _index(entry: Json) -> int:
+def _floats(text: str) -> list[float]:
+    numbers = array("f", base64.b64decode(text, validate=True))
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("no number")
+    return float(value)
+
+
+def _index(entry: Json) -> float:
     index = entry.get("index")
-    return index if isinstance(index, int) else 0
+    return index if isinstance(index, int | float) else 0
 
 
 def _text(index: int, message: UniMessage, client: str) -> str:

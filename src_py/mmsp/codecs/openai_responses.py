@@ -31,12 +31,13 @@ from .encoding import (
     without_temperature,
 )
 from .openai_responses_decoder import BESIDE, ResponsesDecoder
+from .openai_responses_event import BUILT_IN, SEALED
 from .picture import needs_detail
 
 __all__ = ["ResponsesCodec"]
 
 _HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
-_OURS = frozenset({"model", "stream", "input", "store"})  # not for `extra_body`
+_OURS = frozenset({"model", "stream", "input", "n", "store"})  # not for `extra_body`
 _NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 _SAME = {
     "system_prompt": "instructions",
@@ -104,8 +105,9 @@ class ResponsesCodec:
             body["tools"] = [{"type": "function", **function(each)} for each in config["tools"]]
         if "tool_choice" in config:
             body["tool_choice"] = _tool_choice(config["tool_choice"])
-        if schema := config.get("output_schema"):
-            body["text"] = {"format": {"type": "json_schema", **json_schema(schema)}}
+        if "output_schema" in config:
+            schema = json_schema(config["output_schema"])
+            body["text"] = {"format": {"type": "json_schema", **schema}}
         if config.get("fast_mode"):
             body["service_tier"] = "priority"
         return body | dict(config.get("extra_body", {}))
@@ -161,13 +163,15 @@ class _Items(Conversation):
         made: list[Json] = []
         run = _Run(role)
         for item in items:
-            own = self.own(item)
-            if beside := own.get(BESIDE):
+            own = self.own(item) if self.dialect.keeps_reasoning else {}
+            if beside := _beside(own):
                 made += run.take()
                 made += beside
             match item["type"]:
                 case "text.done":
-                    made += run.change_phase(own.get("phase"))
+                    if beside and not item["text"] and "phase" not in own:
+                        continue  # it was made to carry them and nothing else
+                    made += run.change_phase(own.get("phase") if role == "assistant" else None)
                     kind = "input_text" if role == "user" else "output_text"
                     run.content.append({"type": kind, "text": item["text"]})
                 case "image_url.done":
@@ -198,15 +202,12 @@ class _Items(Conversation):
             made["summary"] = [{"type": "summary_text", "text": text}]
         elif text:
             made["content"] = content
-        if dialect.keeps_reasoning:
-            sealed = ("encrypted_content", "signature", "format")
-            made |= {key: own[key] for key in sealed if own.get(key) is not None}
-        return made
+        return made | {key: own[key] for key in SEALED if own.get(key) is not None}
 
     def _is_summary(self, own: Json) -> bool:
         if (channel := own.get("channel")) is not None:
             return bool(channel == "summary")
-        return self.dialect.sealed_is_summary and "encrypted_content" in own
+        return self.dialect.sealed_is_summary and own.get("encrypted_content") is not None
 
     def _tool_result(self, index: int, item: Json) -> Json:
         output: Any = item["text"]
@@ -261,6 +262,13 @@ class _Run:
         before = self.take()
         self._phase = phase
         return before
+
+
+def _beside(own: Json) -> list[Json]:
+    """The built-in tools' items that came before an item."""
+    beside = own.get(BESIDE)
+    found = beside if isinstance(beside, list) else []
+    return [each for each in found if isinstance(each, dict) and str(each.get("type")) in BUILT_IN]
 
 
 def _tool_call(item: Json, client: str) -> Json:

@@ -80,6 +80,8 @@ class WireDecoder(Generic[T]):
             self._end_mark()
             return
         if not text or text.startswith(b":"):
+            if event == "error":
+                raise self._reported(data)
             return
         try:
             answer = plain(data)
@@ -91,6 +93,8 @@ class WireDecoder(Generic[T]):
             answer = answer[0]
         if isinstance(answer, dict):
             self._event(event, self._forgiven(answer), data)
+        elif event == "error":
+            raise self._reported(data)
 
     def _forgiven(self, answer: dict[str, Any]) -> T:
         of = self._text_of(answer)
@@ -139,6 +143,10 @@ def plain_or_none(data: bytes) -> Any:
 
 
 def object_in(data: bytes, name: str) -> dict[str, Any]:
-    """The member of an event as it came, with all that is not read; empty if it is no object."""
-    found = plain(data).get(name)
+    """The member of an event as it came, with all that is not read; empty if it is no object, or
+    nested too deeply."""
+    answer = plain_or_none(data)
+    if isinstance(answer, list) and len(answer) == 1:
+        answer = answer[0]
+    found = answer.get(name) if isinstance(answer, dict) else None
     return found if isinstance(found, dict) else {}

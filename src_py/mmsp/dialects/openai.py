@@ -12,4 +12,5 @@ DIALECT = ResponsesDialect(
     summary="alone",
     fixed_temperature=True,
     sealed_is_summary=True,
+    keeps_empty_phase=True,
 )

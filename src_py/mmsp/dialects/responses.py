@@ -43,8 +43,11 @@ class ResponsesDialect:
     - `text_only`: a pattern of the bare, lower-cased ids of models that see no pictures.
     - `thinking_goes_to`: where thinking is sent back: into the channel it came in ("channel"), or always
       into `content`, with an empty `summary` beside it or without.
-    - `sealed_is_summary`: thinking with sealed content and no known channel was a summary.
-    - `keeps_reasoning`: sealed content, signatures and phases are kept and sent back.
+    - `sealed_is_summary`: thinking with sealed content and no known channel was a summary; so thinking
+      that came in `content` says so.
+    - `keeps_reasoning`: sealed content, signatures, phases and built-in tools' items are kept and sent
+      back.
+    - `keeps_empty_phase`: a message's phase is kept even where it is "".
     - `reads_summaries`: whether summary deltas are thinking.
     - `calls_come_whole`: calls are read from the finished item; their deltas say too little.
     """
@@ -64,5 +67,6 @@ class ResponsesDialect:
     thinking_goes_to: Literal["channel", "content", "content alone"] = "channel"
     sealed_is_summary: bool = False
     keeps_reasoning: bool = True
+    keeps_empty_phase: bool = False
     reads_summaries: bool = True
     calls_come_whole: bool = False
