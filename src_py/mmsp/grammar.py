@@ -335,7 +335,7 @@ class Assembler:
             return
         self.content += 1
         self._reason = reason
-        self._word = word
+        self._word = preview(masked(word, self.secrets))
         if ends_items:
             self._finished = True
             self._end_all()

@@ -34,13 +34,13 @@ from .grammar import Assembler
 from .http_call import CallOverError, HttpCall
 from .reader import AnswerReader
 from .request import HttpRequest
-from .trace import Trace, Writing, WrittenTrace
+from .trace import Trace, Writing, WrittenTrace, size_of
 from .types import UniEvent, UniMessage, UsageMetadata
 
 __all__ = ["Stream", "TextStream"]
 
 _LINGER = 2.0  # s, for the end of the body after the terminal event
-_WRITTEN_ON_THE_LOOP = 1_000_000  # bytes of a request whose trace takes a few ms to write
+_WRITTEN_ON_THE_LOOP = 1_000_000  # bytes; the trace of so many takes a few ms to write
 _QUIET = 10.0  # s of waiting without content or usage, after a finish reason and no terminal event
 
 
@@ -366,7 +366,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         trace = self._trace
         if trace is None:
             return None
-        if self._size < _WRITTEN_ON_THE_LOOP:
+        if self._size + size_of(message) < _WRITTEN_ON_THE_LOOP:
             return trace.write(message)
         writing = Writing(trace, message, done=lambda: self._on_loop(self._wake))
         try:

@@ -24,7 +24,15 @@ from typing import Any
 from .types import UniMessage
 from .wire import to_wire
 
-__all__ = ["Trace", "Writing", "WrittenTrace", "cache_folder", "check_trace_id", "place_of"]
+__all__ = [
+    "Trace",
+    "Writing",
+    "WrittenTrace",
+    "cache_folder",
+    "check_trace_id",
+    "place_of",
+    "size_of",
+]
 
 _LONGEST = 255 - len(".json")  # bytes of a part of the id, as file systems have it
 _KB = 1000
@@ -89,7 +97,9 @@ class Trace:
             written.add(place, ".txt", _transcript(history, self._config, now))
             record = {"history": history, "config": self._config, "timestamp": now.isoformat()}
             written.add(place, ".json", json.dumps(record, ensure_ascii=False, indent=2))
-        except (OSError, ValueError) as error:
+        except (
+            Exception
+        ) as error:  # whatever it was: a trace is never the reason that an answer is lost
             written.discard()
             _warn(self._trace_id, error)
             return None
@@ -97,6 +107,13 @@ class Trace:
             written.discard()
             raise
         return written
+
+
+def size_of(answer: UniMessage) -> int:
+    """About how many bytes the items hold."""
+    items: list[Any] = list(answer["content_items"])
+    held = (len(each) for item in items for each in item.values() if isinstance(each, str | bytes))
+    return sum(held)
 
 
 class WrittenTrace:
@@ -182,6 +199,7 @@ class Writing:
 
 def _warn(trace_id: str, error: Exception) -> None:
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    why = why or type(error).__name__
     _log.warning("trace %r was not saved: %s", trace_id, why)
 
 

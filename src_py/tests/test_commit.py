@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mmsp import AbortError, AutoLLMClient, MMSPError, Stream
+from mmsp import AbortError, MMSPError, Stream
 from mmsp.integration.tracer import Tracer
 from mmsp.testing import Answer, ScriptedProvider, chat, cut, say, stall
 from mmsp.trace import Trace, WrittenTrace
@@ -127,6 +127,7 @@ def at(moment: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) ->
         "before the trace is written": (Trace, "write"),
         "between the two files": (WrittenTrace, "add"),
         "as the names are given": (WrittenTrace, "publish"),
+        "between the two names": (Path, "replace"),
         "as the turn is recorded": (Stream, "_record"),
     }
     home, name = homes[moment]
@@ -146,6 +147,7 @@ def at(moment: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) ->
         ("before the trace is written", True, False),
         ("between the two files", True, False),
         ("as the names are given", True, True),
+        ("between the two names", True, True),
         ("as the turn is recorded", True, True),
         ("as the turn is recorded", False, True),
     ],
@@ -234,6 +236,42 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(WrittenTrace, "add", slowly)
     yield go_on
     go_on.set()
+
+
+async def test_a_large_answer_to_a_small_question_is_written_off_the_loop_too(
+    cache: Path, slow_disk: threading.Event
+) -> None:
+    large = [chat.text("x" * 1_100_000), chat.finish(), chat.usage(), chat.done()]
+    with ScriptedProvider(Answer(say(large))) as provider:
+        stream = client_of(provider).streaming_response([QUESTION], {"trace_id": "t"})
+        reading = asyncio.ensure_future(end_of(stream))
+        while not files(cache):
+            await asyncio.sleep(0.001)
+        stream.abort()
+        assert await reading == "AbortError"
+        slow_disk.set()
+        for thread in threading.enumerate():
+            if thread.name == "mmsp-trace":
+                await asyncio.to_thread(thread.join, 5)
+    assert files(cache) == []
+
+
+async def test_whatever_goes_wrong_with_a_trace_the_answer_is_not_lost(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr("mmsp.trace._transcript", broken)
+    with ScriptedProvider(complete()) as provider:
+        client = client_of(provider)
+        assert (
+            await end_of(client.streaming_response_stateful(QUESTION, {"trace_id": "t"}))
+            == "stop stop"
+        )
+        assert len(client.get_history()) == 2
+    assert caplog.messages == ["trace 't' was not saved: RecursionError"]
+    assert files(cache) == []
 
 
 @pytest.mark.parametrize("way", ["abort", "close", "cancel"])
@@ -338,6 +376,11 @@ async def test_two_calls_with_one_id_tear_no_file(cache: Path) -> None:
     assert len(Tracer().load("t")["history"]) == 2
 
 
-def test_a_client_type_may_leave_its_traces_to_somebody_else() -> None:
-    client = AutoLLMClient("m", "k", client_type="openai-chat")
-    assert client._client.traces
+async def test_a_client_type_may_leave_its_traces_to_somebody_else(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedProvider(complete()) as provider:
+        client = client_of(provider)
+        monkeypatch.setattr(type(client._client), "traces", False)
+        assert await end_of(client.streaming_response([QUESTION], {"trace_id": "t"})) == "stop stop"
+    assert files(cache) == []

@@ -1,4 +1,3 @@
-
 """What an answer of Google's becomes, on both of its wires."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader
-from .wire_decoder import WireDecoder, object_in, plain_or_none
+from .wire_decoder import WireDecoder, kept, object_in, plain_or_none
 
 __all__ = ["BESIDE", "REDACTED", "MessagesDecoder"]
 
@@ -236,7 +236,7 @@ class MessagesDecoder(WireDecoder[Event]):
 
     def _set_aside(self, opened: _Open) -> None:
         assert opened.aside is not None
-        self._beside.append(_with_input(opened.aside, "".join(opened.pieces)))
+        self._beside += kept(_with_input(opened.aside, "".join(opened.pieces)))
 
     def _stop_all(self) -> None:
         """The turn is over. What the wire did not end is for the assembler to judge."""

@@ -22,7 +22,7 @@ from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader, plain
 from .openai_embedding import vector
-from .wire_decoder import WireDecoder, plain_or_none
+from .wire_decoder import WireDecoder, kept, plain_or_none
 
 __all__ = ["BESIDE", "GenerateContentDecoder", "embeddings"]
 
@@ -159,7 +159,7 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
             self._data(part, part.inline_data)
         elif part.executable_code is not None or part.code_execution_result is not None:
             if (raw := _part_of(data, number)) is not None:
-                self._beside.append(raw)
+                self._beside += kept(raw)
         elif part.thought_signature:
             self._assembler.text(("text", self._signed), "", self._fidelity(part))
         else:

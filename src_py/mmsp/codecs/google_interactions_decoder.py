@@ -20,7 +20,7 @@ from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader
 from .google_generate_content_decoder import embeddings
-from .wire_decoder import WireDecoder, object_in, plain_or_none
+from .wire_decoder import WireDecoder, kept, object_in, plain_or_none
 
 __all__ = ["BESIDE", "InteractionsDecoder"]
 
@@ -234,7 +234,7 @@ class InteractionsDecoder(WireDecoder[Event]):
 
     def _stop(self, index: int) -> None:
         if (raw := self._aside.pop(index, None)) is not None:
-            self._beside.append(raw)
+            self._beside += kept(raw)
         if index in self._last:
             self._assembler.end_item(self._last.pop(index)[0])
         self._ids.pop(index, None)

@@ -19,7 +19,6 @@ from typing import Any
 from ..dialects.responses import ResponsesDialect
 from ..errors import StreamProtocolError
 from ..grammar import Assembler
-from ..plain import Fault, plain_copy
 from .forgiving import EventReader, whole_characters
 from .http_error import Complaint, complaint
 from .openai_responses_event import (
@@ -38,7 +37,7 @@ from .openai_responses_event import (
     merged,
     texts,
 )
-from .wire_decoder import WireDecoder, object_in, plain_or_none
+from .wire_decoder import WireDecoder, kept, object_in, plain_or_none
 
 __all__ = ["BESIDE", "ResponsesDecoder"]
 
@@ -377,10 +376,7 @@ class ResponsesDecoder(WireDecoder[Event]):
     def _keep_beside(self, item: dict[str, Any]) -> None:
         kind = item.get("type")
         if self._dialect.keeps_reasoning and isinstance(kind, str) and kind in BUILT_IN:
-            try:
-                self._beside.append(plain_copy(item))
-            except Fault:
-                pass  # it could not be saved, nor sent back
+            self._beside += kept(item)
 
     def _rest(self) -> dict[str, Any]:
         """The fidelity that holds the built-in tools' items nobody has taken."""

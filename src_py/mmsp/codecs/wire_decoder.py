@@ -14,10 +14,11 @@ import msgspec
 from ..errors import ProviderStreamError, StreamProtocolError
 from ..grammar import Assembler
 from ..masking import beginning
+from ..plain import Fault, plain_copy
 from .forgiving import EventReader, plain, whole_characters
 from .http_error import Complaint, complaint, stream_error
 
-__all__ = ["WireDecoder", "object_in", "plain_or_none"]
+__all__ = ["WireDecoder", "kept", "object_in", "plain_or_none"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -150,3 +151,11 @@ def object_in(data: bytes, name: str) -> dict[str, Any]:
         answer = answer[0]
     found = answer.get(name) if isinstance(answer, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def kept(aside: Any) -> list[Any]:
+    """What a provider's own tool left, to be sent back: as a list of one, empty where it could not be."""
+    try:
+        return [plain_copy(aside)]
+    except Fault:
+        return []
