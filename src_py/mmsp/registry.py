@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from dataclasses import dataclass
 from importlib import import_module
@@ -110,10 +111,11 @@ def find_client(model: str, client_type: str | None = None) -> ClientEntry:
         found = "openai-embedding"
     entry = CLIENTS.get(found)
     if entry is None:
-        what = (
-            f"No client type {named!r}" if named else f"The client for {model!r} is not there yet"
+        near = difflib.get_close_matches(found, (*CLIENTS, *ALIASES), 1)
+        meant = f": did you mean {near[0]!r}?" if near else "."
+        raise RoutingError(
+            f"No client type {named!r}{meant} {_there_are()}", model=model, client_type=named
         )
-        raise RoutingError(f"{what}. {_there_are()}", model=model, client_type=named)
     return entry
 
 

@@ -61,6 +61,11 @@ def test_an_unknown_client_type_is_told_with_those_there_are(named: str) -> None
         assert client_type in str(caught.value)
 
 
+def test_the_nearest_client_type_is_named() -> None:
+    with pytest.raises(RoutingError, match=r"did you mean 'openai-chat'\?"):
+        find_client("m", "openai_chat")
+
+
 def test_an_unknown_client_type_of_the_environment_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
