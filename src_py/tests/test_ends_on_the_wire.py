@@ -26,7 +26,14 @@ def cells() -> list[Any]:
     """Every end on every client; in all pieces for one client a codec, and over TLS for the first."""
     return [
         pytest.param(
-            client, end, pieces, tls, id=f"{client}-{end.name}-{pieces}-{'TLS' if tls else 'plain'}"
+            client,
+            end,
+            pieces,
+            tls,
+            id=f"{client}-{end.name}-{pieces}-{'TLS' if tls else 'plain'}",
+            marks=[]
+            if client == EXHAUSTIVE[0] or pieces == PIECES[0]
+            else [pytest.mark.exhaustive],
         )
         for client in STREAMING
         for end in ends_of(WIRES[client])

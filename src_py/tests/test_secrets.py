@@ -133,7 +133,13 @@ async def fails(work: Callable[[], Any]) -> str:
 
 
 ROUTES = [
-    pytest.param(client_type, answer, PLACES[place], id=f"{client_type}-{route}-{place}")
+    pytest.param(
+        client_type,
+        answer,
+        PLACES[place],
+        id=f"{client_type}-{route}-{place}",
+        marks=[] if client_type in EXHAUSTIVE else [pytest.mark.exhaustive],
+    )
     for client_type in CLIENTS
     for place in (PLACES if client_type in EXHAUSTIVE else ("api_key", "Authorization"))
     for route, answer in {

@@ -33,6 +33,12 @@ def client_type(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def tls(client_type: str) -> bool:
+    """Every other client's provider speaks TLS."""
+    return EXHAUSTIVE.index(client_type) % 2 == 1
+
+
+@pytest.fixture
 def without_the_collector() -> Iterator[None]:
     """So that nothing closes because it happened to be collected."""
     gc.collect()
