@@ -8,11 +8,15 @@ import pytest
 
 from mmsp import (
     AutoLLMClient,
+    UpstreamConnectionError,
     UpstreamError,
 )
+from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, say
 from tests.asking import BODY, WHOLE, client_of, complete
 from tests.calling import ask, failure_of
+from tests.interruption_table import WIRES
+from tests.raw_server import RawServer
 
 
 @pytest.mark.every_loop
@@ -102,3 +106,48 @@ async def test_a_query_of_the_base_url_is_kept_and_quoted() -> None:
         assert provider.requests[0].target == (
             "/my%20v1/%C3%BC/chat/completions?api-version=2&name=%E6%97%A5%E6%9C%AC"
         )
+
+
+# the same for every client
+
+
+def whole(client_type: str, **headers: str) -> Answer:
+    pieces = WIRES[client_type].answer("All is well")
+    return Answer(*(say(each) for each in pieces), headers=headers)
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_no_clients_key_follows_a_redirect(client_type: str) -> None:
+    with ScriptedProvider(whole(client_type)) as second:
+        place = second.base_url.replace("127.0.0.1", "localhost")
+        with ScriptedProvider(Answer(status=307, headers={"location": place})) as first:
+            client = client_of(first, client_type)
+            for answer in (ask(client), client.list_models()):
+                with pytest.raises(UpstreamError, match="'localhost'"):
+                    await answer
+            assert len(first.requests) == 2
+        assert second.connections == []
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_no_client_keeps_a_cookie_or_reads_netrc(netrc: None, client_type: str) -> None:
+    with ScriptedProvider(whole(client_type, **{"set-cookie": "tenant=one; Path=/"})) as provider:
+        client = client_of(provider, client_type)
+        await ask(client)
+        await ask(client)
+        for request in provider.requests:
+            assert request.header("cookie") is None
+            assert not any("secret" in value for _, value in request.headers)
+            assert any("a-key" in value for _, value in request.headers)
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_a_proxy_that_is_asked_for_a_tunnel_is_shown_no_clients_key(
+    client_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RawServer(b"HTTP/1.1 403 Forbidden\r\n\r\n") as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        client = AutoLLMClient("m", "a-key", "https://api.test/v1", client_type, max_retries=0)
+        with pytest.raises(UpstreamConnectionError):
+            await ask(client)
+        assert proxy.requests == [b"CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n"]
