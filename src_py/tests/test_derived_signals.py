@@ -347,3 +347,30 @@ def come_and_go(signal: AbortSignal, enough: threading.Event) -> None:
     while not enough.is_set():
         signal.on_abort(lambda: None)()
         time.sleep(0)
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_whoever_comes_while_the_last_one_leaves_is_told(aborted: bool) -> None:
+    """Between the look that nobody listens and the leaving of the source, forced."""
+    source = AbortSignal()
+    told: list[str] = []
+    either = AbortSignal.any([source])
+
+    class Leaving(dict[int, AbortSignal]):
+        def pop(self, key: int, *default: Any) -> Any:
+            if not told:
+                told.append("came")
+                either._callbacks[object()] = lambda: told.append("was told")
+                either._follow()  # what a thread does that comes now
+                found = super().pop(key, *default)
+                if aborted:
+                    source.abort("meanwhile")  # nobody follows at this moment
+                return found
+            return super().pop(key, *default)
+
+    source._followers = Leaving()
+    either.on_abort(lambda: None)()
+    assert told == (["came", "was told"] if aborted else ["came"])
+    source.abort("now")
+    assert told == ["came", "was told"]
+    assert either.reason == ("meanwhile" if aborted else "now")
