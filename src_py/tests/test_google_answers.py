@@ -163,6 +163,14 @@ def test_pictures_are_items_and_sound_comes_in_pieces() -> None:
     assert done(answer(unnamed, END))[0]["mime_type"] == "application/octet-stream"
 
 
+@pytest.mark.parametrize("data", ["\u00e9", "A"])
+def test_data_that_is_no_base64_breaks_the_protocol(data: str) -> None:
+    drawn = {"inlineData": {"mimeType": "image/png", "data": data}}
+    for seen in (answer(content.chunk(drawn)), interaction(steps.delta(0, "image", data=data))):
+        assert isinstance(seen.error, errors.StreamProtocolError)
+        assert "no base64" in str(seen.error)
+
+
 def test_what_was_run_rides_with_the_item_that_follows() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1+1"}, "thoughtSignature": "S0"}
     result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}}

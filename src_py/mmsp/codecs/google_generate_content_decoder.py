@@ -11,7 +11,6 @@ since the API wants them back.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from typing import Any
 
@@ -183,7 +182,7 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
     def _data(self, part: Part, blob: Blob) -> None:
         try:
             data = base64.b64decode(blob.data or "")
-        except binascii.Error:
+        except ValueError:  # characters that are none of base64's, and too few of them
             raise StreamProtocolError(
                 "the provider sent data that is no base64", client=self._client
             ) from None
