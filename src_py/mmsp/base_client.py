@@ -7,7 +7,6 @@ messages copied, when they are made; everything that holds something happens at 
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -38,7 +37,7 @@ from .pictures import PictureFetcher
 from .plain import copied
 from .request import HttpRequest
 from .settings import Limits, Timeouts
-from .stream import Stream
+from .stream import Stream, unix_milliseconds
 from .trace import Trace, cache_folder, check_trace_id
 from .transport import Proxies, Route
 from .types import UniConfig, UniMessage
@@ -160,7 +159,7 @@ class LLMClient:
         `ConcurrentCallError` while this one runs; an abort or close frees the client at once.
         """
         settings = self._check_config(config)
-        mine = [checked_message(message, client=type(self).__name__, now=_milliseconds())]
+        mine = [checked_message(message, client=type(self).__name__, now=unix_milliseconds())]
         self._try_to_encode(mine, settings)
 
         async def prepare(stream: Stream) -> HttpRequest:
@@ -262,7 +261,7 @@ class LLMClient:
     # parts
 
     def _check_messages(self, messages: Sequence[UniMessage]) -> list[UniMessage]:
-        return checked_messages(messages, client=type(self).__name__, now=_milliseconds())
+        return checked_messages(messages, client=type(self).__name__, now=unix_milliseconds())
 
     def _check_config(self, config: UniConfig | None) -> UniConfig:
         client = type(self).__name__
@@ -336,10 +335,6 @@ def _route(
     public_only: bool = False,
 ) -> Route:
     return Route.to(url, proxies, ssl_context, public_only=public_only)
-
-
-def _milliseconds() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _strict() -> bool:

@@ -8,15 +8,13 @@ sent; a message may carry keys of the program's own.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 from .errors import InvalidMessageError, UnsupportedParameterError
-from .plain import Fault, kind_of, plain_copy, text
+from .plain import Fault, below, closest, key_text, kind_of, plain_copy, text
 from .rules import (
     Rule,
-    below,
     bytes_data,
     filled,
     flag,
@@ -122,7 +120,7 @@ def _fields(message: Any) -> dict[str, Any]:
         if key == "content_items":
             checked[key] = below(key, _items, value, role)
         elif key != "role":
-            copied = below(_named(key), _MESSAGE.get(key, plain_copy), value)
+            copied = below(key_text(key), _MESSAGE.get(key, plain_copy), value)
             if copied is not None or key not in _MESSAGE:
                 checked[key] = copied
     return checked
@@ -301,16 +299,10 @@ _CONFIG: dict[Any, Rule] = {
 # ---- words
 
 
-def _named(key: Any) -> str:
-    if not isinstance(key, str):
-        raise Fault(f"has {kind_of(key)} for a key; keys are strings")
-    return text(key)
-
-
 def _nearest_key(key: str, given: Mapping[Any, Any]) -> str:
     """The key that was perhaps meant for `key`."""
-    near = difflib.get_close_matches(key, [each for each in given if isinstance(each, str)], 1, 0.5)
-    return f": did you mean it with {near[0]!r}?" if near else ""
+    near = closest(key, (each for each in given if isinstance(each, str)))
+    return f": did you mean it with {near!r}?" if near is not None else ""
 
 
 def _a(role: str) -> str:

@@ -2,7 +2,7 @@
 
     stream := delta_event* stop_event
     items  := group*                    one item per delta event, in order
-    group  := K.delta+ K.done           K a row of `KINDS`
+    group  := K.delta+ K.done           K a row of `items.KINDS`
 
 A decoder tells the `Assembler` what it saw on its wire, in its wire's own ids; the assembler alone
 makes items of it. Its rules:
@@ -33,7 +33,7 @@ import io
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -45,55 +45,14 @@ from .errors import (
     UnknownEventError,
     preview,
 )
+from .items import KINDS, Fidelity, Group, Item, Kind
 from .masking import masked
 from .partial import is_picture, kept_of
 from .plain import copied, is_too_deep
 from .types import FinishReason, UsageMetadata
 
-__all__ = ["KINDS", "Assembler", "Kind"]
+__all__ = ["Assembler"]
 
-Item = dict[str, Any]
-Fidelity = dict[str, Any]
-
-
-class _Pieces(Protocol):
-    """What joins the pieces of a growing field in time and memory proportional to their length."""
-
-    def write(self, piece: Any, /) -> Any: ...
-
-    def getvalue(self) -> Any: ...
-
-
-class _Numbers(list[float]):
-    write = list.extend
-
-    def getvalue(self) -> list[float]:
-        return list(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A row of the table: the field that grows, how its pieces join, what only a first delta says."""
-
-    name: str
-    grows: str
-    pieces: Callable[[], _Pieces]
-    said_once: tuple[str, ...] = ()
-    whole: bool = False
-    thought: bool = False
-
-
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind("text", "text", io.StringIO),
-        Kind("thinking", "thinking", io.StringIO, thought=True),
-        Kind("tool_call", "arguments", io.StringIO, said_once=("name", "tool_call_id")),
-        Kind("inline_data", "data", io.BytesIO),
-        Kind("inline_thinking", "data", io.BytesIO, whole=True, thought=True),
-        Kind("embedding", "embedding", _Numbers, whole=True),
-    )
-}
 _TEXT = KINDS["text"]
 _THINKING = KINDS["thinking"]
 _TOOL_CALL = KINDS["tool_call"]
@@ -102,36 +61,6 @@ _INLINE_THINKING = KINDS["inline_thinking"]
 _EMBEDDING = KINDS["embedding"]
 
 _NOTHING: Any = object()  # an id that no item has
-
-
-@dataclass(slots=True, eq=False)
-class _Group:
-    """An item on its way: open, or a call held back. `first` is its first delta without fidelity."""
-
-    kind: Kind
-    id: Hashable
-    first: Item
-    pieces: _Pieces
-    given: Fidelity | None = None  # the fidelity as the decoder gave it
-    fidelity: Fidelity | None = None  # the same with wire and host
-    ended: bool = False  # no further deltas
-    ended_on_wire: bool = False  # by an end of its own, not by the turn's finish
-
-    def delta(self, piece: Any) -> Item:
-        """A later delta of the group."""
-        return {
-            **self.first,
-            **dict.fromkeys(self.kind.said_once, ""),
-            self.kind.grows: piece,
-        }
-
-    def done(self) -> Item:
-        """The item as it stands; a call's arguments are text still."""
-        item = {**self.first, "type": f"{self.kind.name}.done"}
-        item[self.kind.grows] = self.pieces.getvalue()
-        if self.fidelity is not None:
-            item["fidelity"] = self.fidelity
-        return item
 
 
 @dataclass(slots=True)
@@ -185,8 +114,8 @@ class Assembler:
         self._calls = False
         self._done: list[Item] = []
         self._arguments: dict[Hashable, str] = {}  # of finished calls
-        self._held: dict[Hashable, _Group] = {}
-        self._group: _Group | None = None
+        self._held: dict[Hashable, Group] = {}
+        self._group: Group | None = None
         # The three hot paths compare with the id below that is the open item's, if it can continue.
         self._text: Hashable = _NOTHING
         self._thinking: Hashable = _NOTHING
@@ -235,7 +164,7 @@ class Assembler:
         first = {"type": "tool_call.delta", "name": name, "arguments": "", "tool_call_id": call_id}
         known = self._find_call(id)
         if known is None:
-            self._begin_call(_Group(_TOOL_CALL, id, first, io.StringIO()), fidelity, arguments)
+            self._begin_call(Group(_TOOL_CALL, id, first, io.StringIO()), fidelity, arguments)
             return
         if known.first != first:
             raise self._broken(f"a tool call began twice, as {known.first['name']!r} and {name!r}")
@@ -446,13 +375,13 @@ class Assembler:
             self._write(piece)
             self._send(item)
         else:
-            group = _Group(kind, id, {**first, kind.grows: type(piece)()}, kind.pieces())
+            group = Group(kind, id, {**first, kind.grows: type(piece)()}, kind.pieces())
             if fidelity:
                 self._mark(group, fidelity)
             self._release(everything=True)
             self._begin(group, piece)
 
-    def _begin_call(self, group: _Group, fidelity: Fidelity | None, arguments: str) -> None:
+    def _begin_call(self, group: Group, fidelity: Fidelity | None, arguments: str) -> None:
         """A call goes out, or is held back while another one is open."""
         self.content += 1
         self._calls = True
@@ -464,7 +393,7 @@ class Assembler:
             group.pieces.write(arguments)
             self._held[group.id] = group
 
-    def _begin(self, group: _Group, piece: Any) -> None:
+    def _begin(self, group: Group, piece: Any) -> None:
         """The open item is over, `group` is the open one, and its first delta goes out."""
         self._finish_group()
         self._group = group
@@ -540,12 +469,12 @@ class Assembler:
         if self._finished and self._after_finish is None:
             self._after_finish = item
 
-    def _open(self, id: Hashable) -> _Group | None:
+    def _open(self, id: Hashable) -> Group | None:
         """The open item, if `id` is its id and it takes further deltas."""
         group = self._group
         return group if group is not None and group.id == id and not group.ended else None
 
-    def _find_call(self, id: Hashable) -> _Group | None:
+    def _find_call(self, id: Hashable) -> Group | None:
         """The call `id`, open or held, if it takes further deltas."""
         group = self._open(id) if id == self._call else self._held.get(id)
         if group is not None and group.ended:
@@ -554,7 +483,7 @@ class Assembler:
 
     # ---- fidelity
 
-    def _mark(self, group: _Group, fields: Fidelity) -> bool:
+    def _mark(self, group: Group, fields: Fidelity) -> bool:
         """`fields` become the group's fidelity; False if they are that already."""
         if group.given is not None:
             if group.given == fields:
@@ -566,7 +495,7 @@ class Assembler:
             self._given = fields
         return True
 
-    def _attach(self, group: _Group, fields: Fidelity) -> None:
+    def _attach(self, group: Group, fields: Fidelity) -> None:
         if self._mark(group, fields) and group is self._group:
             item = group.delta(type(group.first[group.kind.grows])())
             item["fidelity"] = copied(group.fidelity)
@@ -614,7 +543,7 @@ class Assembler:
         )
 
 
-def _continues(group: _Group, kind: Kind, first: Item) -> bool:
+def _continues(group: Group, kind: Kind, first: Item) -> bool:
     """Whether a piece of `kind` with the open item's id goes on with it."""
     if group.kind is not kind or kind.whole:
         return False

@@ -6,10 +6,21 @@ Plain is what JSON has a form for. Bytes are not: they stand only in the `data` 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
-__all__ = ["Fault", "copied", "integer", "is_too_deep", "kind_of", "plain_copy", "text"]
+__all__ = [
+    "Fault",
+    "below",
+    "closest",
+    "copied",
+    "integer",
+    "is_too_deep",
+    "key_text",
+    "kind_of",
+    "plain_copy",
+    "text",
+]
 
 _MOST_BITS = 13_000  # Python itself writes 4,300 digits at most
 _LONGEST_PATH = 200  # characters
@@ -56,9 +67,11 @@ def plain_copy(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise Fault("is nested too deeply, or holds itself")
     if isinstance(value, dict | Mapping):
-        return {_key(key): _part(key, part, depth) for key, part in value.items()}
+        return {
+            key_text(key): below(key, plain_copy, part, depth + 1) for key, part in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_part(at, part, depth) for at, part in enumerate(value)]
+        return [below(at, plain_copy, part, depth + 1) for at, part in enumerate(value)]
     raise Fault(f"is {kind_of(value)}, which JSON has no form for")
 
 
@@ -98,14 +111,23 @@ def kind_of(value: Any) -> str:
     return name if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _key(key: Any) -> str:
+def below(step: str | int, convert: Callable[..., Any], *given: Any) -> Any:
+    """`convert(*given)`; a fault in it is one of what stands at `step`."""
+    try:
+        return convert(*given)
+    except Fault as fault:
+        raise fault.below(step) from None
+
+
+def key_text(key: Any) -> str:
+    """`key` if it is an object's. Raises `Fault`."""
     if not isinstance(key, str):
         raise Fault(f"has {kind_of(key)} for a key; keys are strings")
     return text(key)
 
 
-def _part(step: str | int, part: Any, depth: int) -> Any:
-    try:
-        return plain_copy(part, depth + 1)
-    except Fault as fault:
-        raise fault.below(step) from None
+def closest(word: str, known: Iterable[str], *, likeness: float = 0.5) -> str | None:
+    """The one of `known` that was perhaps meant by `word`."""
+    import difflib  # for errors alone, and takes its time
+
+    return next(iter(difflib.get_close_matches(word, list(known), 1, likeness)), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .credentials import needed_credentials
 from .errors import RoutingError
+from .plain import closest
 
 if TYPE_CHECKING:
     from .base_client import LLMClient
@@ -111,8 +111,8 @@ def find_client(model: str, client_type: str | None = None) -> ClientEntry:
         found = "openai-embedding"
     entry = CLIENTS.get(found)
     if entry is None:
-        near = difflib.get_close_matches(found, (*CLIENTS, *ALIASES), 1)
-        meant = f": did you mean {near[0]!r}?" if near else "."
+        near = closest(found, (*CLIENTS, *ALIASES), likeness=0.6)
+        meant = "." if near is None else f": did you mean {near!r}?"
         raise RoutingError(
             f"No client type {named!r}{meant} {_there_are()}", model=model, client_type=named
         )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from .plain import Fault, integer, kind_of, plain_copy, text
+from .plain import Fault, below, closest, integer, kind_of, plain_copy, text
 
 __all__ = [
-    "Rule", "below", "bytes_data", "filled", "flag", "form", "is_list", "json_object", "list_of",
+    "Rule", "bytes_data", "filled", "flag", "form", "is_list", "json_object", "list_of",
     "nearest", "number", "one_of", "or_null", "url", "whole_number",
 ]  # fmt: skip
 
@@ -114,14 +113,7 @@ def form(required: Mapping[str, Rule], optional: Mapping[str, Rule]) -> Rule:
     return check
 
 
-# ---- places and words
-
-
-def below(step: str | int, rule: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return rule(*given)
-    except Fault as fault:
-        raise fault.below(step) from None
+# ---- words
 
 
 def is_list(value: Any) -> bool:
@@ -131,5 +123,5 @@ def is_list(value: Any) -> bool:
 def nearest(word: Any, known: Iterable[str]) -> str:
     """`: did you mean …?`, or what there is."""
     names = list(known)
-    near = difflib.get_close_matches(str(word).lower(), names, 1, 0.5)
-    return f": did you mean {near[0]!r}?" if near else f"; there are {', '.join(names)}"
+    near = closest(str(word).lower(), names)
+    return f": did you mean {near!r}?" if near is not None else f"; there are {', '.join(names)}"

@@ -37,7 +37,7 @@ from .request import HttpRequest
 from .trace import Trace, Writing, WrittenTrace, size_of
 from .types import UniEvent, UniMessage, UsageMetadata
 
-__all__ = ["Stream", "TextStream"]
+__all__ = ["Stream", "TextStream", "unix_milliseconds"]
 
 _LINGER = 2.0  # s, for the end of the body after the terminal event
 _WRITTEN_ON_THE_LOOP = 1_000_000  # bytes; the trace of so many takes a few ms to write
@@ -146,7 +146,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
             return self._message
         message = self._reader.assembler.partial(tool_calls=tool_calls)
         if message is not None:
-            message["created_at"] = self._now or _milliseconds()
+            message["created_at"] = self._now or unix_milliseconds()
         return cast("UniMessage | None", message)
 
     def __repr__(self) -> str:
@@ -273,7 +273,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         data = exchange.take() if exchange is not None else b""
         if not data:
             return False
-        self._now = _milliseconds()
+        self._now = unix_milliseconds()
         self._reader.receive(data)
         return True
 
@@ -347,7 +347,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
             self._fail(error)
             return
         message = cast("UniMessage", self._reader.assembler.message())
-        self._now = message["created_at"] = _milliseconds()
+        self._now = message["created_at"] = unix_milliseconds()
         written = await self._write_trace(message)
         if self._end(Ending(Outcome.FINISHED)):
             try:
@@ -463,5 +463,5 @@ class TextStream:
         await self._stream.aclose()
 
 
-def _milliseconds() -> int:
+def unix_milliseconds() -> int:
     return time.time_ns() // 1_000_000

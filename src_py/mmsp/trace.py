@@ -14,7 +14,6 @@ import contextlib
 import json
 import logging
 import os
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -125,7 +124,7 @@ class WrittenTrace:
 
     def add(self, place: Path, suffix: str, text: str) -> None:
         name = place.name + suffix
-        path = place.with_name(f".{secrets.token_hex(8)}.tmp")
+        path = place.with_name(f".{os.urandom(8).hex()}.tmp")
         with path.open("x", encoding="utf-8", newline="\n") as file:
             self._files.append((path, place.with_name(name)))
             file.write(text)

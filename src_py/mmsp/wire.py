@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from .errors import WireFormatError
-from .plain import Fault, kind_of, plain_copy, text
+from .plain import Fault, below, key_text, kind_of, plain_copy, text
 
 __all__ = ["dumps", "from_wire", "loads", "to_wire"]
 
@@ -66,11 +66,13 @@ def _converted(value: Any, data: _Data) -> Any:
 def _things(value: Any, data: _Data) -> Any:
     """Messages, events, items and lists of them; `data` converts what an inline item holds."""
     if isinstance(value, list | tuple):
-        return [_below(at, _things, part, data) for at, part in enumerate(value)]
+        return [below(at, _things, part, data) for at, part in enumerate(value)]
     if not isinstance(value, Mapping):
         raise Fault(f"is {kind_of(value)}; a message, an event or an item is an object")
     inline = str(value.get("type", "")).startswith(_INLINE)
-    return {_name(key): _below(key, _field, key, part, inline, data) for key, part in value.items()}
+    return {
+        key_text(key): below(key, _field, key, part, inline, data) for key, part in value.items()
+    }
 
 
 def _field(key: str, value: Any, inline: bool, data: _Data) -> Any:
@@ -79,19 +81,6 @@ def _field(key: str, value: Any, inline: bool, data: _Data) -> Any:
     if key == "content_items" and isinstance(value, list | tuple):
         return _things(value, data)
     return plain_copy(value)
-
-
-def _below(step: str | int, convert: Callable[..., Any], *given: Any) -> Any:
-    try:
-        return convert(*given)
-    except Fault as fault:
-        raise fault.below(step) from None
-
-
-def _name(key: Any) -> str:
-    if not isinstance(key, str):
-        raise Fault(f"has {kind_of(key)} for a key; keys are strings")
-    return text(key)
 
 
 def _encoded(data: Any) -> str:

@@ -29,38 +29,6 @@ def encode(
     return body
 
 
-def user(*items: Any) -> Any:
-    return {
-        "role": "user",
-        "content_items": [text(it) if isinstance(it, str) else it for it in items],
-    }
-
-
-def assistant(*items: Any) -> Any:
-    return user(*items) | {"role": "assistant"}
-
-
-def text(words: str) -> Any:
-    return {"type": "text.done", "text": words}
-
-
-def thinking(words: str, **fidelity: Any) -> Any:
-    item = {"type": "thinking.done", "thinking": words}
-    return {**item, "fidelity": fidelity} if fidelity else item
-
-
-def tool_call(id: str = "c1", arguments: Any = None) -> Any:
-    return {"type": "tool_call.done", "name": "f", "arguments": arguments or {}, "tool_call_id": id}
-
-
-def result(id: str = "c1", words: str = "r", **more: Any) -> Any:
-    return {"type": "tool_result.done", "text": words, "tool_call_id": id, **more}
-
-
-def image(url: str) -> Any:
-    return {"type": "image_url.done", "image_url": url}
-
-
 def messages_of(*messages: Any, **options: Any) -> list[Any]:
     encoded: list[Any] = encode(*messages, **options)["messages"]
     return encoded

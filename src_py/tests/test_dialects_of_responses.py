@@ -10,6 +10,7 @@ import pytest
 from mmsp import errors
 from mmsp.dialects import deepseek, minimax, openai, responses_compatible
 from mmsp.types import UniMessage
+from tests.message_words import assistant, image, result, text, thinking, tool_call, user
 from tests.responses_words import (
     DIALECTS,
     OURS,
@@ -17,27 +18,20 @@ from tests.responses_words import (
     Json,
     added,
     argued,
-    assistant,
     call_added,
     call_done,
     completed,
     done,
     encode,
     event,
-    image,
     in_short,
     input_of,
     message,
     mused,
     picture,
-    result,
     said,
     summarized,
-    text,
-    thinking,
     thought,
-    tool_call,
-    user,
 )
 
 LEVELS = ("none", "low", "medium", "high", "xhigh", "max")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mmsp import errors
-from mmsp.codecs.google_generate_content import GenerateContentCodec, stand_in_signature
+from mmsp.codecs.google_codec import stand_in_signature
+from mmsp.codecs.google_generate_content import GenerateContentCodec
 from mmsp.codecs.google_interactions import InteractionsCodec
 from mmsp.dialects import google, google_compatible
 from mmsp.request import HttpRequest, Target

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmsp import errors
-from mmsp.grammar import KINDS, Assembler
+from mmsp.grammar import Assembler
+from mmsp.items import KINDS
 
 Item = dict[str, Any]
 GROWS = {

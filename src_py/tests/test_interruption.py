@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -49,14 +49,18 @@ REASON = {"any": "object"}
 MEASURED: dict[str, list[float]] = {}
 
 
+class Cell(NamedTuple):
+    client_type: str
+    phase: Phase
+    security: Security
+    way: Way
+    stateful: bool
+
+
 def cells(*clients: str) -> list[Any]:
     return [
         pytest.param(
-            client,
-            phase,
-            security,
-            way,
-            stateful,
+            Cell(client, phase, security, way, stateful),
             id=f"{client}-{phase.name}-{security}-{way}-{kind}",
         )
         for client in clients
@@ -70,15 +74,18 @@ def cells(*clients: str) -> list[Any]:
     ]
 
 
-def cell(param: Any) -> tuple[str, Phase, Security, Way, bool]:
-    client_type, phase, security, way, stateful = param.values
-    return client_type, phase, security, way, stateful
+def cell_of(param: Any) -> Cell:
+    (cell,) = param.values
+    assert isinstance(cell, Cell)
+    return cell
 
 
 FIRST, *OTHERS = sorted(CLIENTS, key=lambda client: client != "openai-chat")
 CELLS = cells(FIRST)
-CHOSEN = [each for each in cells(*OTHERS) if is_chosen(*cell(each))]
-EXHAUSTING = [each for each in cells(*OTHERS) if cell(each)[0] in EXHAUSTIVE and each not in CHOSEN]
+CHOSEN = [each for each in cells(*OTHERS) if is_chosen(*cell_of(each))]
+EXHAUSTING = [
+    each for each in cells(*OTHERS) if cell_of(each)[0] in EXHAUSTIVE and each not in CHOSEN
+]
 
 
 def test_every_client_type_speaks_to_a_provider_here() -> None:
@@ -92,7 +99,7 @@ def test_every_phase_of_the_contract_has_its_row() -> None:
 
 def test_every_way_is_tried_in_every_phase_or_says_why_not() -> None:
     """Looks at the cells themselves, from the contract's lists: none may be lost on the way."""
-    every = [*map(cell, [*CELLS, *CHOSEN, *EXHAUSTING])]
+    every = [*map(cell_of, [*CELLS, *CHOSEN, *EXHAUSTING])]
     tried = {(client, phase.name, way, state) for client, phase, _, way, state in every}
     phases = {phase.name: phase for phase in PHASES}
     for client, name, way, state in product(
@@ -107,7 +114,7 @@ def test_every_way_is_tried_in_every_phase_or_says_why_not() -> None:
 def test_every_client_is_tried_in_every_phase_and_where_the_contract_says_in_every_way(
     client: str,
 ) -> None:
-    chosen = [each for each in map(cell, CHOSEN) if each[0] == client]
+    chosen = [each for each in map(cell_of, CHOSEN) if each[0] == client]
     tried = {(phase.name, way, state) for _, phase, _, way, state in chosen}
     for phase in PHASES:
         reason = phase.why_not_for(client)
@@ -123,7 +130,7 @@ def test_every_client_is_tried_in_every_phase_and_where_the_contract_says_in_eve
 
 
 def test_every_phase_is_tried_plain_and_over_tls_or_says_why_not() -> None:
-    tried = {(phase.name, security) for _, phase, security, _, _ in map(cell, CELLS)}
+    tried = {(phase.name, security) for _, phase, security, _, _ in map(cell_of, CELLS)}
     for phase, security in product(PHASES, SECURITIES):
         reason = phase.why_not_on(security)
         assert ((phase.name, security) in tried) is (reason is None), (phase.name, security)
@@ -133,31 +140,24 @@ def test_every_phase_is_tried_plain_and_over_tls_or_says_why_not() -> None:
 class Scene:
     """One client and its provider in one phase; knows how to reach the phase and what must hold after."""
 
-    def __init__(
-        self,
-        client_type: str,
-        phase: Phase,
-        provider: ScriptedProvider,
-        security: Security,
-        stateful: bool,
-    ) -> None:
-        self.phase = phase
+    def __init__(self, cell: Cell, provider: ScriptedProvider) -> None:
+        self.phase = cell.phase
         self.provider = provider
         self.complete: dict[str, Any] = {"type": "text.done", "text": COMPLETE}
-        if WIRES[client_type] is embeddings:
+        if WIRES[cell.client_type] is embeddings:
             self.complete = {"type": "embedding.done", "embedding": list(embeddings.VECTOR)}
-        self.stateful = stateful
+        self.stateful = cell.stateful
         self.signal = AbortSignal()
         self.release_names = threading.Event()
         self.events: list[UniEvent] = []
-        behind_proxy = security == "TLS behind a proxy"
+        behind_proxy = cell.security == "TLS behind a proxy"
         base_url = "https://far.example/v1" if behind_proxy else provider.base_url
         self.client = AutoLLMClient(
             "some-model",
             "a-key",
             base_url,
-            client_type,
-            ssl_context=None if security == "plain" else provider.ssl_context,
+            cell.client_type,
+            ssl_context=None if cell.security == "plain" else provider.ssl_context,
         )
 
     def make(self, size: int = 0) -> Stream:
@@ -230,18 +230,12 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene_of(
-    client_type: str,
-    phase: Phase,
-    security: Security,
-    stateful: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Scene]:
-    with phase.provider(WIRES[client_type], security) as provider:
-        if security == "TLS behind a proxy":
+async def scene_of(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    with cell.phase.provider(WIRES[cell.client_type], cell.security) as provider:
+        if cell.security == "TLS behind a proxy":
             monkeypatch.setenv("HTTPS_PROXY", provider.proxy_url)
-        scene = Scene(client_type, phase, provider, security, stateful)
-        if phase.name == "resolving the name":
+        scene = Scene(cell, provider)
+        if cell.phase.name == "resolving the name":
             slow_name_server(monkeypatch, scene.release_names)
         try:
             yield scene
@@ -263,63 +257,38 @@ def slow_name_server(monkeypatch: pytest.MonkeyPatch, release: threading.Event) 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
-NAMES = ("client_type", "phase", "security", "way", "stateful")
-
-
 @pytest.mark.every_loop
-@pytest.mark.parametrize(NAMES, CELLS)
+@pytest.mark.parametrize("cell", CELLS)
 async def test_a_stop_closes_the_connection_and_leaves_nothing(
-    client_type: str,
-    phase: Phase,
-    security: Security,
-    way: Way,
-    stateful: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await check_cell(client_type, phase, security, way, stateful, monkeypatch)
+    await check_cell(cell, monkeypatch)
 
 
-@pytest.mark.parametrize(NAMES, CHOSEN)
+@pytest.mark.parametrize("cell", CHOSEN)
 async def test_a_stop_closes_the_connection_of_every_client(
-    client_type: str,
-    phase: Phase,
-    security: Security,
-    way: Way,
-    stateful: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await check_cell(client_type, phase, security, way, stateful, monkeypatch)
+    await check_cell(cell, monkeypatch)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(NAMES, EXHAUSTING)
+@pytest.mark.parametrize("cell", EXHAUSTING)
 async def test_a_stop_closes_the_connection_on_every_wire(
-    client_type: str,
-    phase: Phase,
-    security: Security,
-    way: Way,
-    stateful: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await check_cell(client_type, phase, security, way, stateful, monkeypatch)
+    await check_cell(cell, monkeypatch)
 
 
-async def check_cell(
-    client_type: str,
-    phase: Phase,
-    security: Security,
-    way: Way,
-    stateful: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with scene_of(client_type, phase, security, stateful, monkeypatch) as scene:
-        if way.startswith("abort"):
-            await check_abort(scene, way)
-        elif way == "close":
+async def check_cell(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene_of(cell, monkeypatch) as scene:
+        if cell.way.startswith("abort"):
+            await check_abort(scene, cell.way)
+        elif cell.way == "close":
             await check_close(scene)
-        elif way == "leave":
+        elif cell.way == "leave":
             await check_leave(scene)
-        elif phase.waiting:
+        elif cell.phase.waiting:
             await check_cancelled_read(scene)
         else:
             await check_cancelled_body(scene)

@@ -24,6 +24,7 @@ PACKAGE = SOURCES / "mmsp"
 LAYERS = (
     (
         "types",
+        "items",
         "errors",
         "sse",
         "request",
@@ -77,8 +78,8 @@ ALLOWED["cli"] |= {"mmsp", "testing"}
 FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
-    "arguments", "checks", "codecs", "dialects", "errors", "grammar", "masking", "partial", "plain",
-    "request", "rules", "settings", "sse", "types", "wire",
+    "arguments", "checks", "codecs", "dialects", "errors", "grammar", "items", "masking", "partial",
+    "plain", "request", "rules", "settings", "sse", "types", "wire",
 }  # fmt: skip
 
 HTTP_LIBRARIES = (

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mmsp import AutoLLMClient, dumps, loads
-from mmsp.codecs.google_generate_content import stand_in_signature
+from mmsp.codecs.google_codec import stand_in_signature
 from mmsp.testing import (
     Answer,
     ScriptedProvider,

@@ -16,22 +16,8 @@ from mmsp.codecs.openai_chat import ChatCodec
 from mmsp.dialects.chat import ChatDialect
 from mmsp.dialects.openai_compatible import DIALECT, ENDPOINT
 from mmsp.grammar import Assembler
-from tests.chat_words import (
-    CODEC,
-    OURS,
-    TARGET,
-    Json,
-    assistant,
-    encode,
-    image,
-    messages_of,
-    part,
-    picture,
-    result,
-    thinking,
-    tool_call,
-    user,
-)
+from tests.chat_words import CODEC, OURS, TARGET, Json, encode, messages_of, part, picture
+from tests.message_words import assistant, image, result, thinking, tool_call, user
 
 
 def test_the_request() -> None:

@@ -17,16 +17,14 @@ from tests.chat_words import (
     OURS,
     Answer,
     Json,
-    assistant,
     calls,
     chunk,
     messages_of,
     part,
     piece,
-    text,
-    thinking,
     tool_call_of,
 )
+from tests.message_words import assistant, text, thinking
 
 
 def test_a_stream_with_thinking_and_a_call() -> None:

@@ -17,16 +17,8 @@ from mmsp.codecs.openai_embedding import EmbeddingCodec, vector
 from mmsp.grammar import Assembler
 from mmsp.testing import Answer, ScriptedProvider, embeddings
 from tests.asking import events_of, shown
-from tests.responses_words import (
-    TARGET,
-    Json,
-    assistant,
-    image,
-    result,
-    thinking,
-    tool_call,
-    user,
-)
+from tests.message_words import assistant, image, result, thinking, tool_call, user
+from tests.responses_words import TARGET, Json
 
 CODEC = EmbeddingCodec()
 

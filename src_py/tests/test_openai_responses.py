@@ -12,25 +12,19 @@ from mmsp.codecs.base import Codec, Decoder
 from mmsp.codecs.openai_responses import ResponsesCodec
 from mmsp.dialects.responses import ResponsesDialect
 from mmsp.grammar import Assembler
+from tests.message_words import assistant, image, result, text, thinking, tool_call, user
 from tests.responses_words import (
     OURS,
     PLAIN,
     TARGET,
     Json,
-    assistant,
     call_item,
     encode,
-    image,
     input_of,
     message,
     picture,
-    result,
     summarized,
-    text,
-    thinking,
     thought,
-    tool_call,
-    user,
 )
 
 CODEC = ResponsesCodec(PLAIN)

@@ -19,8 +19,9 @@ from mmsp.minimax_official.client import MiniMaxOfficialClient
 from mmsp.openai_official.client import OpenAIOfficialClient
 from mmsp.openai_responses.client import OpenAIResponsesClient
 from mmsp.testing import responses
+from tests.message_words import user
 from tests.reading import Told, told
-from tests.responses_words import DIALECTS, TARGET, Answer, completed, event, input_of, user
+from tests.responses_words import DIALECTS, TARGET, Answer, completed, event, input_of
 from tests.test_grammar import sentences
 from tests.test_openai_chat_any_bytes import SCALARS, mangled_json, record, survives
 from tests.test_openai_responses_decoder import FALLBACKS, OUTPUT, finished

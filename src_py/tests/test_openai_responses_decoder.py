@@ -11,6 +11,7 @@ import pytest
 from mmsp import dumps, errors, loads
 from mmsp.openai_responses.client import OpenAIResponsesClient
 from mmsp.testing import responses
+from tests.message_words import assistant, text, thinking, tool_call, user
 from tests.reading import Told, told
 from tests.responses_words import (
     OURS,
@@ -19,7 +20,6 @@ from tests.responses_words import (
     Json,
     added,
     argued,
-    assistant,
     call_added,
     call_done,
     call_item,
@@ -32,11 +32,7 @@ from tests.responses_words import (
     mused,
     said,
     summarized,
-    text,
-    thinking,
     thought,
-    tool_call,
-    user,
 )
 
 USAGE = {

@@ -8,28 +8,25 @@ in an answer rides in the fidelity of the item that followed it, and goes back i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ..dialects.messages import MessagesDialect
-from ..errors import UnsupportedParameterError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
-from ..types import UniConfig, UniMessage
-from .anthropic_messages_decoder import BESIDE, REDACTED, MessagesDecoder
-from .base import ids_in
+from ..types import UniMessage
+from .anthropic_messages_decoder import REDACTED, MessagesDecoder
+from .base import BESIDE, Codec, Headers, ids_in
 from .encoding import (
+    JSON_FOR_EVENTS,
+    Asked,
     Conversation,
     Json,
-    body_of,
+    Refusals,
     for_level,
-    given,
     is_fetched,
-    refuse,
-    refuse_extra_body,
     versioned,
     without_temperature,
 )
@@ -37,45 +34,29 @@ from .encoding import (
 __all__ = ["MessagesCodec"]
 
 _VERSION = ("anthropic-version", "2026-10-21")
-_HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"), _VERSION)
+_HEADERS = (*JSON_FOR_EVENTS, _VERSION)
 _FAST = (("anthropic-beta", "fast-mode-2026-02-01"),)
-_OURS = frozenset({"model", "stream", "messages"})  # not for `extra_body`
-_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class MessagesCodec:
+class MessagesCodec(Codec):
     """Messages as `dialect` speaks it."""
 
     dialect: MessagesDialect
 
     name: ClassVar[str] = "anthropic_messages"
+    ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "messages"})
 
-    def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """None: this wire's servers fetch pictures themselves."""
-        return []
+    @property
+    def refuses(self) -> Refusals:
+        return self.dialect.refuses
 
-    def encode(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: UniConfig,
-        target: Target,
-        *,
-        client: str,
-        images: Mapping[str, str] = _NO_IMAGES,
-    ) -> HttpRequest:
-        """The streaming request; see `mmsp.codecs.base.Codec`."""
-        settings = self._settings(model, given(config), client)
-        blocks = _Blocks(self.name, target.host, client, images, self.dialect)
-        body = {"model": model, "stream": True, "messages": blocks.encode(messages)}
-        headers = _HEADERS + (_FAST if config.get("fast_mode") else ())
-        return target.request(
-            "POST",
-            versioned(target, "v1", "/messages"),
-            headers,
-            body_of(body | settings, client=client),
-        )
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        settings = self._settings(asked)
+        blocks = _Blocks(self.name, asked.target.host, asked.client, asked.images, self.dialect)
+        body = {"model": asked.model, "stream": True, "messages": blocks.encode(asked.messages)}
+        headers = _HEADERS + (_FAST if asked.config.get("fast_mode") else ())
+        return versioned(asked.target, "v1", "/messages"), headers, body | settings
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> MessagesDecoder:
         return MessagesDecoder(assembler, self.dialect, client=client)
@@ -90,11 +71,12 @@ class MessagesCodec:
 
     # ---- config
 
-    def _settings(self, model: str, config: Json, client: str) -> Json:
+    def _settings(self, asked: Asked) -> Json:
         """The body's keys that config decides."""
-        self._refuse(model, config, client)
+        config = asked.config
+        self._refuse(asked)
         if self.dialect.fixed_temperature:
-            config = without_temperature(model, config, client=client)
+            config = without_temperature(asked)
         body: Json = {"max_tokens": config.get("max_tokens", self.dialect.max_tokens)}
         for key, name in _SAME.items():
             if key in config:
@@ -106,7 +88,7 @@ class MessagesCodec:
         if config.get("fast_mode"):
             body["speed"] = "fast"
         body |= self.dialect.caching[config.get("prompt_caching", "enable")]
-        return body | self._thinking(model, config) | dict(config.get("extra_body", {}))
+        return body | self._thinking(asked.model, config)
 
     def _thinking(self, model: str, config: Json) -> Json:
         """The keys `thinking` and `output_config`."""
@@ -120,20 +102,18 @@ class MessagesCodec:
             made["output_config"] = {**made.get("output_config", {}), "format": form}
         return made
 
-    def _refuse(self, model: str, config: Json, client: str) -> None:
-        refuse(self.dialect.refuses, model, config, client=client)
-        refuse_extra_body(_OURS, config, client=client)
+    def _refuse(self, asked: Asked) -> None:
+        config = asked.config
         problems = {
             "prompt_caching": config.get("prompt_caching", "enable") not in self.dialect.caching,
             "tool_choice": isinstance(names := config.get("tool_choice"), list) and len(names) != 1,
         }
         for parameter, refused in problems.items():
             if refused:
-                raise UnsupportedParameterError(
-                    f"{model} on this endpoint does not take {parameter}={config[parameter]!r}"
+                raise asked.unsupported(
+                    parameter,
+                    f"{asked.model} on this endpoint does not take {parameter}={config[parameter]!r}"
                     f"{_ADVICE[parameter]}",
-                    client=client,
-                    parameter=parameter,
                 )
 
 
@@ -174,9 +154,7 @@ class _Blocks(Conversation):
             blocks = [block for item in items for block in self._item(index, item)]
             if all(block["type"] in _THOUGHTS for block in blocks):
                 raise self.nothing_left(index)
-            blocks.sort(
-                key=lambda block: block["type"] != "tool_result"
-            )  # first, by the API's rule
+            blocks.sort(key=lambda block: block["type"] != "tool_result")  # results first: its rule
             encoded.append({"role": message["role"], "content": blocks})
         return encoded
 

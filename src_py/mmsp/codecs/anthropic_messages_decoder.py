@@ -20,12 +20,11 @@ from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader
-from .wire_decoder import WireDecoder, kept, object_in, plain_or_none
+from .wire_decoder import WireDecoder, kept, less, object_in, plain_or_none, said_arguments
 
-__all__ = ["BESIDE", "REDACTED", "MessagesDecoder"]
+__all__ = ["REDACTED", "MessagesDecoder"]
 
 REDACTED = "_REDACTED_THINKING"  # the text of thinking that came sealed
-BESIDE = "beside"  # in fidelity: the server-side blocks that came before the item
 
 _FINISH: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -109,7 +108,6 @@ class MessagesDecoder(WireDecoder[Event]):
         self._input_usage_at_end = dialect.input_usage_at_end
         self._open: dict[int, _Open] = {}
         self._blocks = 0
-        self._beside: list[dict[str, Any]] = []  # server-side blocks that no item has taken yet
 
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole message, or what went wrong instead."""
@@ -185,7 +183,7 @@ class MessagesDecoder(WireDecoder[Event]):
                 say.thinking(opened.id, REDACTED, {"signature": block.data or "", **self._rest()})
             case "tool_use":
                 say.tool_call(opened.id, block.name or "", block.id or "", self._taken())
-                opened.input = _arguments(block.input)
+                opened.input = said_arguments(block.input)
             case kind if _is_aside(kind):
                 opened.aside = raw
             case kind:
@@ -260,10 +258,7 @@ class MessagesDecoder(WireDecoder[Event]):
             self._input(usage)
         details = usage.output_tokens_details
         thoughts = details.thinking_tokens if details else None
-        made = usage.output_tokens
-        self._assembler.usage(
-            thoughts=thoughts, response=None if made is None else made - (thoughts or 0)
-        )
+        self._assembler.usage(thoughts=thoughts, response=less(usage.output_tokens, thoughts))
 
     def _input(self, usage: Usage | None) -> None:
         if usage is not None:
@@ -271,16 +266,6 @@ class MessagesDecoder(WireDecoder[Event]):
             if prompt is not None:
                 prompt += usage.cache_creation_input_tokens or 0
             self._assembler.usage(cached=usage.cache_read_input_tokens, prompt=prompt)
-
-    # ---- server-side blocks
-
-    def _taken(self) -> dict[str, Any] | None:
-        return self._rest() or None
-
-    def _rest(self) -> dict[str, Any]:
-        """The fidelity that holds the server-side blocks nobody has taken."""
-        taken, self._beside = self._beside, []
-        return {BESIDE: taken} if taken else {}
 
     def _unknown(self, event: str, read: Event, data: bytes) -> None:
         """An event of no known type: a failure in whatever form, or something new."""
@@ -306,12 +291,6 @@ def _with_input(block: dict[str, Any], text: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             pass
     return block
-
-
-def _arguments(raw: msgspec.Raw | None) -> str:
-    """A start's input as argument text; an empty object says nothing, the pieces are to come."""
-    text = bytes(raw).decode().strip() if raw is not None else ""
-    return "" if text in ("", "null") or text.replace(" ", "") == "{}" else text
 
 
 def _objects(values: list[Any]) -> list[dict[str, Any]]:

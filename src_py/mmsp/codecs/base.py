@@ -1,15 +1,24 @@
-"""What every codec offers: requests out of messages, and a decoder for the answer. Pure data in and out."""
+"""What every codec is: requests out of messages, and a decoder for the answer. Pure data in and out."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
+from .encoding import Asked, Json, Refusals, body_of, given, refuse, refuse_extra_body
 
-__all__ = ["Codec", "Decoder", "ids_in"]
+__all__ = ["BESIDE", "Codec", "Decoder", "Headers", "ids_in"]
+
+Headers = tuple[tuple[str, str], ...]
+
+BESIDE = "beside"  # in fidelity: what the provider's own tools left in front of the item
+
+_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 
 
 class Decoder(Protocol):
@@ -33,14 +42,26 @@ class Decoder(Protocol):
         ...
 
 
-class Codec(Protocol):
-    """One wire protocol in one dialect. `name` marks what only this wire can take back."""
+class Codec(ABC):
+    """One wire protocol in one dialect. `name` marks what only this wire can take back; `ours` are the
+    keys of its body that `extra_body` may not set. What is not said otherwise is as at OpenAI's.
+    """
+
+    __slots__ = ()
 
     name: ClassVar[str]
+    ours: ClassVar[frozenset[str]]
+
+    @property
+    @abstractmethod
+    def refuses(self) -> Refusals:
+        """What the dialect's models do not take; see `mmsp.codecs.encoding`."""
 
     def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """The http(s) URLs of pictures that have to be fetched before `encode`."""
-        ...
+        """The http(s) URLs of pictures that have to be fetched before `encode`. None, where servers
+        fetch pictures themselves.
+        """
+        return []
 
     def encode(
         self,
@@ -50,26 +71,36 @@ class Codec(Protocol):
         target: Target,
         *,
         client: str,
-        images: Mapping[str, str] = ...,
+        images: Mapping[str, str] = _NO_IMAGES,
     ) -> HttpRequest:
         """The request. `images` has the `data:` URL of every URL that `needs` named.
 
         Raises `UnsupportedParameterError` before it looks at any message, `InvalidMessageError` and
         `UnsupportedContentError`.
         """
-        ...
+        asked = Asked(model, messages, given(config), target, client, images)
+        refuse(self.refuses, asked)
+        refuse_extra_body(self.ours, asked)
+        path, headers, body = self._request(asked)
+        body |= asked.config.get("extra_body", {})
+        return target.request("POST", path, headers, body_of(body, client=client))
 
+    @abstractmethod
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        """The path, headers and body that ask the model; the caller's `extra_body` is added to it."""
+
+    @abstractmethod
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> Decoder: ...
 
     def list_models(self, target: Target, page: str = "") -> HttpRequest:
         """The request for the endpoint's models, or for a further page of them."""
-        ...
+        return target.request("GET", "/models", (("Accept", "application/json"),))
 
     def models(self, answer: Any) -> tuple[list[str], str]:
         """The ids in the decoded answer to `list_models`, and what its next page is called: "" if it is
         the last. Raises `LookupError` or `TypeError` for what is no such answer.
         """
-        ...
+        return ids_in(answer["data"]), ""
 
 
 def ids_in(entries: Any, key: str = "id") -> list[str]:

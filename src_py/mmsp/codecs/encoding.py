@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,19 +19,22 @@ from ..request import Target
 from ..types import UniConfig, UniMessage
 
 __all__ = [
+    "JSON_FOR_EVENTS",
+    "Asked",
     "Conversation",
     "Json",
     "LevelRows",
     "Refusals",
     "body_of",
+    "fetched",
     "for_level",
     "function",
     "given",
     "is_fetched",
     "json_schema",
-    "pictures",
     "refuse",
     "refuse_extra_body",
+    "row_for",
     "versioned",
     "without_temperature",
 ]
@@ -39,6 +42,9 @@ __all__ = [
 Json = dict[str, Any]
 LevelRows = Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]]
 Refusals = tuple[tuple[str, frozenset[str]], ...]
+T = TypeVar("T")
+
+JSON_FOR_EVENTS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _FETCHED = re.compile(r"https?://", re.IGNORECASE)
@@ -46,33 +52,48 @@ _VERSION = re.compile(r"/v\d\w*$")
 _DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,=]+=[^;,]*)*;base64,", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one request is made of: what a caller asks `model` for, and what that needs on its way.
+
+    `config` has only keys with a value; `images` the `data:` URL of every picture that was fetched.
+    """
+
+    model: str
+    messages: Sequence[UniMessage]
+    config: Json
+    target: Target
+    client: str
+    images: Mapping[str, str]
+
+    def unsupported(self, parameter: str, what: str) -> UnsupportedParameterError:
+        return UnsupportedParameterError(what, client=self.client, parameter=parameter)
+
+
 def given(config: UniConfig) -> Json:
     """The keys that have a value."""
     return {key: value for key, value in config.items() if value is not None}
 
 
-def refuse(rows: Refusals, model: str, config: Json, *, client: str) -> None:
-    """Raise for the first value of `config` that `rows` refuse for `model`."""
-    lower = model.lower()
+def refuse(rows: Refusals, asked: Asked) -> None:
+    """Raise for the first value of the config that `rows` refuse for the model."""
+    lower = asked.model.lower()
     refused = {value for part, values in rows if part in lower for value in values}
-    for key, value in config.items():
+    for key, value in asked.config.items():
         if key == "fast_mode" and not value:
             continue
         if key in refused or f"{key}={_form(value)}" in refused:
-            raise UnsupportedParameterError(
-                f"{model} on this endpoint does not take {key}={value!r}: leave it out",
-                client=client,
-                parameter=key,
+            raise asked.unsupported(
+                key, f"{asked.model} on this endpoint does not take {key}={value!r}: leave it out"
             )
 
 
-def refuse_extra_body(ours: frozenset[str], config: Json, *, client: str) -> None:
+def refuse_extra_body(ours: frozenset[str], asked: Asked) -> None:
     """Raise when `extra_body` sets a key that this library sets itself."""
-    if taken := sorted(ours & config.get("extra_body", {}).keys()):
-        raise UnsupportedParameterError(
+    if taken := sorted(ours & asked.config.get("extra_body", {}).keys()):
+        raise asked.unsupported(
+            "extra_body",
             f"extra_body may not set what this library sets itself: {', '.join(taken)}",
-            client=client,
-            parameter="extra_body",
         )
 
 
@@ -95,8 +116,12 @@ def is_fetched(url: str) -> bool:
     return _FETCHED.match(url) is not None
 
 
-def pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
-    """The URLs of all pictures, in order."""
+def fetched(messages: Sequence[UniMessage]) -> list[str]:
+    """The http(s) URLs of all pictures, in order, each once."""
+    return list(dict.fromkeys(url for url in _pictures(messages) if is_fetched(url)))
+
+
+def _pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
     for message in messages:
         for item in message["content_items"]:
             if item["type"] == "image_url.done":
@@ -183,19 +208,21 @@ def function(tool: Json) -> Json:
     return {key: tool[key] for key in named if tool.get(key) is not None}
 
 
-def for_level(rows: LevelRows, model: str, level: str | None) -> Json:
-    """What a thinking level adds to the body: of the first row whose text is in the lower-cased id."""
+def row_for(rows: Sequence[tuple[str, Mapping[str, T]]], model: str) -> Mapping[str, T]:
+    """The first row whose text is in the lower-cased id of the model, or an empty one."""
     lower = model.lower()
-    levels = next((levels for part, levels in rows if part in lower), {})
-    return {} if level is None else dict(levels.get(level, {}))
+    return next((row for part, row in rows if part in lower), {})
 
 
-def without_temperature(model: str, config: Json, *, client: str) -> Json:
-    """`config` for a model whose temperature is 1.0 and nothing else, and is not sent."""
-    if config.get("temperature", 1.0) != 1.0:
-        raise UnsupportedParameterError(
-            f"{model} has no temperature but 1.0: leave it out",
-            client=client,
-            parameter="temperature",
+def for_level(rows: LevelRows, model: str, level: str | None) -> Json:
+    """What a thinking level adds to the body."""
+    return {} if level is None else dict(row_for(rows, model).get(level, {}))
+
+
+def without_temperature(asked: Asked) -> Json:
+    """The config for a model whose temperature is 1.0 and nothing else, and is not sent."""
+    if asked.config.get("temperature", 1.0) != 1.0:
+        raise asked.unsupported(
+            "temperature", f"{asked.model} has no temperature but 1.0: leave it out"
         )
-    return {key: value for key, value in config.items() if key != "temperature"}
+    return {key: value for key, value in asked.config.items() if key != "temperature"}

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import inspect
 
-__all__ = ["EventReader", "Mend", "plain", "whole_characters"]
+__all__ = ["EventReader", "Mend", "integer_in", "plain", "whole_characters"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -119,11 +119,17 @@ def _text(field: str, value: Any, mend: Mend) -> Any:
 
 
 def _integer(field: str, value: Any, mend: Mend) -> Any:
+    found = integer_in(value)
+    return _NOTHING if found is None else found
+
+
+def integer_in(value: Any) -> int | None:
+    """The integer that `value` is, perhaps as a float or as digits; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else _NOTHING
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _raw(field: str, value: Any, mend: Mend) -> Any:

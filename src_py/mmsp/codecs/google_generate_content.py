@@ -12,46 +12,24 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from ..dialects.google import GoogleDialect
 from ..grammar import Assembler
-from ..request import HttpRequest, Target
-from ..types import UniConfig, UniMessage
-from .base import ids_in
-from .encoding import (
-    Conversation,
-    Json,
-    body_of,
-    given,
-    is_fetched,
-    pictures,
-    refuse,
-    refuse_extra_body,
-    versioned,
-)
-from .google_generate_content_decoder import BESIDE, GenerateContentDecoder
-from .google_speech import is_speech, script, turns, voices
+from ..request import Target
+from ..types import UniMessage
+from .base import BESIDE, Headers
+from .encoding import Asked, Conversation, Json
+from .google_codec import GoogleCodec, embedding_body, is_embedding, stand_in_signature
+from .google_generate_content_decoder import GenerateContentDecoder
+from .google_speech import is_speech, speech
 
-__all__ = [
-    "Contents",
-    "GenerateContentCodec",
-    "embedding_body",
-    "is_embedding",
-    "model_path",
-    "models_in",
-    "models_request",
-    "stand_in_signature",
-]
+__all__ = ["Contents", "GenerateContentCodec"]
 
 _HEADERS = (("Content-Type", "application/json"),)
-_OURS = frozenset({"contents"})  # not for `extra_body`
-_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 _GENERATION = {
     "max_tokens": "maxOutputTokens",
     "top_p": "topP",
@@ -60,89 +38,33 @@ _GENERATION = {
 }
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
-stand_in_signature = "skip_thought_signature_validator"
-
-
-def is_embedding(model: str) -> bool:
-    return "embedding" in model.lower()
-
-
-def embedding_body(model: str, contents: list[Json], config: Json) -> Json:
-    """The body that asks for a vector a content."""
-    common: Json = {"model": _own_path(model)}
-    if dimensions := config.get("embedding_config", {}).get("dimensions"):
-        common["outputDimensionality"] = dimensions
-    return {"requests": [{**common, "content": content} for content in contents]}
-
-
-def model_path(target: Target, version: str, model: str, method: str) -> str:
-    return versioned(target, version, f"/{quote(_own_path(model), safe='/:@')}{method}")
-
-
-def models_request(target: Target, version: str, page: str) -> HttpRequest:
-    query = f"?pageToken={quote(page, safe='')}" if page else ""
-    return target.request("GET", versioned(target, version, "/models") + query)
-
-
-def models_in(answer: Any) -> tuple[list[str], str]:
-    """The last part of each `models/…` name, and the next page's token."""
-    names = ids_in(answer.get("models") or answer["publisherModels"], "name")
-    return [each.rpartition("/")[2] for each in names], str(answer.get("nextPageToken") or "")
-
-
-def _own_path(model: str) -> str:
-    return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
-
 
 @dataclass(frozen=True, slots=True)
-class GenerateContentCodec:
+class GenerateContentCodec(GoogleCodec):
     """generateContent as `dialect` speaks it."""
 
     dialect: GoogleDialect
 
     name: ClassVar[str] = "google_generate_content"
+    ours: ClassVar[frozenset[str]] = frozenset({"contents"})
 
-    def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """The http(s) URLs of pictures; the API wants them inline."""
-        return list(dict.fromkeys(url for url in pictures(messages) if is_fetched(url)))
-
-    def encode(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: UniConfig,
-        target: Target,
-        *,
-        client: str,
-        images: Mapping[str, str] = _NO_IMAGES,
-    ) -> HttpRequest:
-        """The streaming request; see `mmsp.codecs.base.Codec`."""
-        settings = given(config)
-        refuse(self.dialect.refuses, model, settings, client=client)
-        refuse_extra_body(_OURS, settings, client=client)
-        contents = Contents(self.name, target.host, client, images)
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        model, config = asked.model, asked.config
+        contents = Contents(self.name, asked.target.host, asked.client, asked.images)
         method = ":streamGenerateContent?alt=sse"
         if is_embedding(model):
-            body = embedding_body(model, contents.encode(messages), settings)
+            body = embedding_body(model, contents.encode(asked.messages), config)
             method = ":batchEmbedContents"
         elif is_speech(model):
-            body = self._speech(model, messages, settings, client)
+            body = self._speech(asked)
         else:
-            body = {"contents": contents.encode(messages), **self._settings(model, settings)}
-        body |= settings.get("extra_body", {})
-        path = model_path(target, self.dialect.version, model, method)
-        return target.request("POST", path, _HEADERS, body_of(body, client=client))
+            body = {"contents": contents.encode(asked.messages), **self._settings(model, config)}
+        return self._model_path(asked.target, model, method), _HEADERS, body
 
     def decoder(
         self, assembler: Assembler, *, client: str, target: Target
     ) -> GenerateContentDecoder:
         return GenerateContentDecoder(assembler, client=client)
-
-    def list_models(self, target: Target, page: str = "") -> HttpRequest:
-        return models_request(target, self.dialect.version, page)
-
-    def models(self, answer: Any) -> tuple[list[str], str]:
-        return models_in(answer)
 
     # ---- config
 
@@ -176,25 +98,19 @@ class GenerateContentCodec:
         if (shown := config.get("thinking_summary")) is not None:
             made["includeThoughts"] = shown
         if (level := config.get("thinking_level")) is not None:
-            lower = model.lower()
-            words = next(words for part, words in self.dialect.levels if part in lower)
-            made["thinkingLevel"] = words[level].upper()
+            made["thinkingLevel"] = self._level(model, level).upper()
         return made
 
     # ---- speech
 
-    def _speech(
-        self, model: str, messages: Sequence[UniMessage], config: Json, client: str
-    ) -> Json:
-        chosen = voices(config, client=client)
-        text = script(messages, client=client)
-        parts: list[Json] = [{"text": text}]
-        if len(chosen) > 1 and self.dialect.labelled_speech in model.lower():
-            names = [each["speaker"] for each in chosen]
-            said = turns(text, names, client=client, index=len(messages) - 1)
-            parts = [{"text": words, "speechMetadata": {"speaker": name}} for name, words in said]
+    def _speech(self, asked: Asked) -> Json:
+        chosen, said = speech(asked, self.dialect.labelled_speech)
+        parts = [
+            {"text": words} | ({"speechMetadata": {"speaker": name}} if name else {})
+            for name, words in said
+        ]
         generation: Json = {"responseModalities": ["AUDIO"], "speechConfig": _speech_config(chosen)}
-        if (longest := config.get("max_tokens")) is not None:
+        if (longest := asked.config.get("max_tokens")) is not None:
             generation["maxOutputTokens"] = longest
         return {
             "contents": [{"role": "user", "parts": parts}],

@@ -10,22 +10,18 @@ since the API wants them back.
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
 import msgspec
 
-from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader, plain
 from .openai_embedding import vector
-from .wire_decoder import WireDecoder, kept, plain_or_none
+from .wire_decoder import WireDecoder, kept, less, plain_or_none
 
-__all__ = ["BESIDE", "GenerateContentDecoder", "embeddings"]
-
-BESIDE = "beside"  # in fidelity: the parts of code execution that came before the item
+__all__ = ["GenerateContentDecoder", "embeddings"]
 
 _UNKNOWN_MIME = "application/octet-stream"
 
@@ -102,7 +98,6 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         self._signed = 0  # counts the items that a signature has ended
         self._calls: dict[str, int] = {}  # by name, of those that came without an id
         self._count = 0
-        self._beside: list[Any] = []
         self._took_beside = False  # the open item's fidelity is fixed already
 
     def whole(self, body: bytes) -> None:
@@ -180,12 +175,7 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
             self._assembler.text(("text", self._signed), text, self._fidelity(part))
 
     def _data(self, part: Part, blob: Blob) -> None:
-        try:
-            data = base64.b64decode(blob.data or "")
-        except ValueError:  # characters that are none of base64's, and too few of them
-            raise StreamProtocolError(
-                "the provider sent data that is no base64", client=self._client
-            ) from None
+        data = self._bytes(blob.data or "")
         mime_type = blob.mime_type or _UNKNOWN_MIME
         say = self._assembler.inline_thinking if part.thought else self._assembler.inline_data
         say(("data", self._signed), data, mime_type, self._fidelity(part))
@@ -207,13 +197,13 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         return name if number == 1 else f"{name}_{number}"
 
     def _fidelity(self, part: Part) -> dict[str, Any] | None:
-        made: dict[str, Any] = {}
-        if part.thought_signature:
-            made["signature"] = part.thought_signature
-        if self._beside:
-            made[BESIDE], self._beside = self._beside, []
+        if not (part.thought_signature or self._beside):
+            return None
+        signed = {"signature": part.thought_signature} if part.thought_signature else {}
+        beside = self._rest()
+        if beside:
             self._took_beside = True
-        return made or None
+        return {**signed, **beside}
 
     def _usage(self, usage: Usage) -> None:
         if usage.prompt_token_count is None:  # Vertex AI sends objects without counts
@@ -221,7 +211,7 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         cached = usage.cached_content_token_count
         self._assembler.usage(
             cached=cached,
-            prompt=usage.prompt_token_count - (cached or 0),
+            prompt=less(usage.prompt_token_count, cached),
             thoughts=usage.thoughts_token_count,
             response=usage.candidates_token_count,
         )

@@ -9,44 +9,23 @@ documented stand-in takes its place.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..dialects.google import GoogleDialect
 from ..grammar import Assembler
-from ..request import HttpRequest, Target
-from ..types import UniConfig, UniMessage
-from .encoding import (
-    Conversation,
-    Json,
-    body_of,
-    function,
-    given,
-    is_fetched,
-    pictures,
-    refuse,
-    refuse_extra_body,
-    versioned,
-)
-from .google_generate_content import (
-    Contents,
-    embedding_body,
-    is_embedding,
-    model_path,
-    models_in,
-    models_request,
-    stand_in_signature,
-)
-from .google_interactions_decoder import BESIDE, InteractionsDecoder
-from .google_speech import is_speech, script, turns, voices
+from ..request import Target
+from ..types import UniMessage
+from .base import BESIDE, Headers
+from .encoding import JSON_FOR_EVENTS, Asked, Conversation, Json, function, versioned
+from .google_codec import GoogleCodec, embedding_body, is_embedding, stand_in_signature
+from .google_generate_content import Contents
+from .google_interactions_decoder import InteractionsDecoder
+from .google_speech import is_speech, speech
 
 __all__ = ["InteractionsCodec"]
 
-_HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
-_OURS = frozenset({"model", "stream", "input", "store"})  # not for `extra_body`
-_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 _GENERATION = {
     "max_tokens": "max_output_tokens",
     "top_p": "top_p",
@@ -57,53 +36,34 @@ _MEDIA = frozenset({"image", "audio", "video"})
 
 
 @dataclass(frozen=True, slots=True)
-class InteractionsCodec:
+class InteractionsCodec(GoogleCodec):
     """Interactions as `dialect` speaks it."""
 
     dialect: GoogleDialect
 
     name: ClassVar[str] = "google_interactions"
+    ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "input", "store"})
 
-    def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """The http(s) URLs of pictures; the API wants them inline."""
-        return list(dict.fromkeys(url for url in pictures(messages) if is_fetched(url)))
-
-    def encode(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: UniConfig,
-        target: Target,
-        *,
-        client: str,
-        images: Mapping[str, str] = _NO_IMAGES,
-    ) -> HttpRequest:
-        """The streaming request; see `mmsp.codecs.base.Codec`."""
-        settings = given(config)
-        refuse(self.dialect.refuses, model, settings, client=client)
-        refuse_extra_body(_OURS, settings, client=client)
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        model, config = asked.model, asked.config
         if is_embedding(model):
-            return self._embedding(model, messages, settings, target, client, images)
+            return self._embedding(asked)
         body: Json = {"model": model, "stream": True, "store": False}
-        if settings.get("fast_mode"):
+        if config.get("fast_mode"):
             body["service_tier"] = "priority"
         if is_speech(model):
-            body |= self._speech(model, messages, settings, client)
+            body |= self._speech(asked)
         else:
-            steps = _Steps(self.name, target.host, client, images)
-            body |= {"input": steps.encode(messages), **self._settings(model, settings)}
-        body |= settings.get("extra_body", {})
-        path = versioned(target, self.dialect.version, "/interactions")
-        return target.request("POST", path, _HEADERS, body_of(body, client=client))
+            steps = _Steps(self.name, asked.target.host, asked.client, asked.images)
+            body |= {"input": steps.encode(asked.messages), **self._settings(model, config)}
+        return (
+            versioned(asked.target, self.dialect.version, "/interactions"),
+            JSON_FOR_EVENTS,
+            body,
+        )
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> InteractionsDecoder:
         return InteractionsDecoder(assembler, client=client)
-
-    def list_models(self, target: Target, page: str = "") -> HttpRequest:
-        return models_request(target, self.dialect.version, page)
-
-    def models(self, answer: Any) -> tuple[list[str], str]:
-        return models_in(answer)
 
     # ---- config
 
@@ -115,9 +75,7 @@ class InteractionsCodec:
             name: config[key] for key, name in _GENERATION.items() if config.get(key) is not None
         }
         if (level := config.get("thinking_level")) is not None:
-            lower = model.lower()
-            words = next(words for part, words in self.dialect.levels if part in lower)
-            generation["thinking_level"] = words[level]
+            generation["thinking_level"] = self._level(model, level)
         if (shown := config.get("thinking_summary")) is not None:
             generation["thinking_summaries"] = "auto" if shown else "none"
         if tools := config.get("tools"):
@@ -130,50 +88,36 @@ class InteractionsCodec:
             body["response_format"] = form
         return body
 
-    def _embedding(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: Json,
-        target: Target,
-        client: str,
-        images: Mapping[str, str],
-    ) -> HttpRequest:
+    def _embedding(self, asked: Asked) -> tuple[str, Headers, Json]:
         """Embeddings have no wire but generateContent's."""
-        contents = Contents(self.name, target.host, client, images).encode(messages)
-        body = embedding_body(model, contents, config) | config.get("extra_body", {})
-        path = model_path(target, self.dialect.version, model, ":batchEmbedContents")
-        return target.request("POST", path, _HEADERS[:1], body_of(body, client=client))
+        contents = Contents(self.name, asked.target.host, asked.client, asked.images)
+        body = embedding_body(asked.model, contents.encode(asked.messages), asked.config)
+        path = self._model_path(asked.target, asked.model, ":batchEmbedContents")
+        return path, JSON_FOR_EVENTS[:1], body
 
     # ---- speech
 
-    def _speech(
-        self, model: str, messages: Sequence[UniMessage], config: Json, client: str
-    ) -> Json:
-        chosen = voices(config, client=client)
-        text = script(messages, client=client)
-        content: list[Json] = [{"type": "text", "text": text}]
-        if len(chosen) > 1 and self.dialect.labelled_speech in model.lower():
-            names = [each["speaker"] for each in chosen]
-            said = turns(text, names, client=client, index=len(messages) - 1)
-            content = [_turn(name, words) for name, words in said]
+    def _speech(self, asked: Asked) -> Json:
+        chosen, said = speech(asked, self.dialect.labelled_speech)
         generation: Json = {
             "speech_config": [
                 {key: each[key] for key in ("speaker", "voice") if key in each} for each in chosen
             ]
         }
-        if (longest := config.get("max_tokens")) is not None:
+        if (longest := asked.config.get("max_tokens")) is not None:
             generation["max_output_tokens"] = longest
         return {
-            "input": [{"type": "user_input", "content": content}],
+            "input": [{"type": "user_input", "content": [_turn(*each) for each in said]}],
             "response_format": {"type": "audio"},
             "generation_config": generation,
         }
 
 
 def _turn(name: str, words: str) -> Json:
-    spoken = {"type": "speech_metadata", "speaker": name}
-    return {"type": "text", "text": words, "annotations": [spoken]}
+    said: Json = {"type": "text", "text": words}
+    if name:
+        said["annotations"] = [{"type": "speech_metadata", "speaker": name}]
+    return said
 
 
 def _tool_choice(choice: str | list[str]) -> Any:

@@ -9,22 +9,18 @@ The steps of built-in tools are none of our items, and ride in the fidelity of t
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any
 
 import msgspec
 
-from ..errors import StreamProtocolError
 from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader
 from .google_generate_content_decoder import embeddings
-from .wire_decoder import WireDecoder, kept, object_in, plain_or_none
+from .wire_decoder import WireDecoder, kept, less, object_in, plain_or_none, said_arguments
 
-__all__ = ["BESIDE", "InteractionsDecoder"]
+__all__ = ["InteractionsDecoder"]
 
-BESIDE = "beside"  # in fidelity: the built-in tools' steps that came before the item
 
 _PICTURE = "image/jpeg"  # when no mime type is given
 
@@ -102,7 +98,6 @@ class InteractionsDecoder(WireDecoder[Event]):
         self._ids: dict[int, int] = {}  # of the steps under way, by index
         self._last: dict[int, tuple[Any, str]] = {}  # what each step said last: its item and kind
         self._aside: dict[int, dict[str, Any]] = {}
-        self._beside: list[Any] = []
 
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole interaction, or what went wrong instead."""
@@ -158,7 +153,7 @@ class InteractionsDecoder(WireDecoder[Event]):
                 name = step.name or ""
                 self._assembler.tool_call(id, name, step.id or name, self._taken())
                 self._last[index] = (id, "call")
-                if arguments := _arguments(step.arguments):
+                if arguments := said_arguments(step.arguments):
                     self._assembler.tool_arguments(id, arguments)
             case "thought" | "model_output" | None:
                 for media in step.summary or ():
@@ -240,19 +235,18 @@ class InteractionsDecoder(WireDecoder[Event]):
         self._ids.pop(index, None)
 
     def _end(self, interaction: Interaction) -> None:
-        self._beside += (
-            self._aside.values()
-        )  # what the wire did not end is for the assembler to judge
+        # what the wire did not end is for the assembler to judge
+        self._beside += self._aside.values()
         self._aside.clear()
         if self._beside:  # a turn that paused after them
             self._steps += 1
             self._assembler.text(self._steps, "", self._taken())
         usage = interaction.usage
         if usage is not None:
-            cached, prompt = usage.total_cached_tokens, usage.total_input_tokens
+            cached = usage.total_cached_tokens
             self._assembler.usage(
                 cached=cached,
-                prompt=None if prompt is None else prompt - (cached or 0),
+                prompt=less(usage.total_input_tokens, cached),
                 thoughts=usage.total_thought_tokens,
                 response=usage.total_output_tokens,
             )
@@ -270,27 +264,5 @@ class InteractionsDecoder(WireDecoder[Event]):
             last = self._last[index] = (self._steps, kind)
         return last[0]
 
-    def _bytes(self, text: str) -> bytes:
-        try:
-            return base64.b64decode(text)
-        except (binascii.Error, ValueError):
-            raise StreamProtocolError(
-                "the provider sent data that is no base64", client=self._client
-            ) from None
-
-    def _taken(self) -> dict[str, Any] | None:
-        return self._rest() or None
-
-    def _rest(self) -> dict[str, Any]:
-        """The fidelity that holds the built-in tools' steps nobody has taken."""
-        taken, self._beside = self._beside, []
-        return {BESIDE: taken} if taken else {}
-
 
 _OURS = frozenset({"function_call", "thought", "model_output", None})
-
-
-def _arguments(raw: msgspec.Raw | None) -> str:
-    """A start's arguments as text; an empty object says nothing, the pieces are to come."""
-    text = bytes(raw).decode().strip() if raw is not None else ""
-    return "" if text in ("", "null") or text.replace(" ", "") == "{}" else text

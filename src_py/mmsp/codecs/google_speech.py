@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidMessageError, UnsupportedContentError, UnsupportedParameterError
-from ..types import UniMessage
-from .encoding import Json
+from ..errors import InvalidMessageError, UnsupportedContentError
+from .encoding import Asked, Json
 
-__all__ = ["is_speech", "script", "turns", "voices"]
+__all__ = ["is_speech", "speech"]
 
 _VOICE = "Kore"  # when the caller chose none
 _MOST = 2
@@ -24,34 +23,47 @@ def is_speech(model: str) -> bool:
     return "tts" in model.lower()
 
 
-def voices(config: Json, *, client: str) -> list[Json]:
-    """One or two of `{"voice", "speaker"?}`. Raises `UnsupportedParameterError`."""
-    chosen: list[Json] = config.get("tts_config") or [{"voice": _VOICE}]
+def speech(asked: Asked, labelled: str) -> tuple[list[Json], list[tuple[str, str]]]:
+    """One or two of `{"voice", "speaker"?}`, and what they say as (speaker, words).
+
+    The speaker is "" where the text is read as it stands: with one voice, and by models without
+    `labelled` in their id, which find the labels themselves. Raises `UnsupportedParameterError`,
+    `UnsupportedContentError` for anything but text, `InvalidMessageError` for words of no speaker.
+    """
+    chosen = _voices(asked)
+    text = _script(asked)
+    if len(chosen) < _MOST or labelled not in asked.model.lower():
+        return chosen, [("", text)]
+    return chosen, _turns(text, [each["speaker"] for each in chosen], asked)
+
+
+def _voices(asked: Asked) -> list[Json]:
+    chosen: list[Json] = asked.config.get("tts_config") or [{"voice": _VOICE}]
     problem = ""
     if len(chosen) > _MOST:
         problem = f"tts_config has {len(chosen)} voices: the model speaks with {_MOST} at most"
     elif len(chosen) == _MOST and not all(each.get("speaker") for each in chosen):
         problem = "tts_config has two voices: give each its `speaker`, the name in the script"
     if problem:
-        raise UnsupportedParameterError(problem, client=client, parameter="tts_config")
+        raise asked.unsupported("tts_config", problem)
     return chosen
 
 
-def script(messages: Sequence[UniMessage], *, client: str) -> str:
-    """The text of the last message. Raises `UnsupportedContentError` for anything but text."""
-    items: list[Any] = list(messages[-1]["content_items"])
+def _script(asked: Asked) -> str:
+    """The text of the last message."""
+    items: list[Any] = list(asked.messages[-1]["content_items"])
     for item in items:
         if item["type"] != "text.done":
             raise UnsupportedContentError(
                 "a speech model reads text alone: leave everything else out of the last message",
-                client=client,
+                client=asked.client,
                 item_type=item["type"],
             )
     return "\n".join(item["text"] for item in items)
 
 
-def turns(text: str, names: Sequence[str], *, client: str, index: int) -> list[tuple[str, str]]:
-    """The script as (speaker, words). Raises `InvalidMessageError` for words before any name."""
+def _turns(text: str, names: Sequence[str], asked: Asked) -> list[tuple[str, str]]:
+    index = len(asked.messages) - 1
     found: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         name, colon, words = line.partition(":")
@@ -63,7 +75,7 @@ def turns(text: str, names: Sequence[str], *, client: str, index: int) -> list[t
             raise InvalidMessageError(
                 f"messages[{index}] begins with words of no speaker: begin each turn with "
                 f"{' or '.join(f'{each}:' for each in names)}",
-                client=client,
+                client=asked.client,
                 item_type="text",
                 message_index=index,
             )

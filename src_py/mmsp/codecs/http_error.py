@@ -21,7 +21,6 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -227,6 +226,8 @@ def _number(text: str) -> float | None:
 
 
 def _until(date: str, now: float) -> float | None:
+    from email.utils import parsedate_to_datetime  # for this alone, and takes its time
+
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, OverflowError):

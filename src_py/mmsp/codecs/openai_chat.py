@@ -12,29 +12,27 @@ What an answer becomes is in `openai_chat_decoder`. Three habits of this wire sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..dialects.chat import ChatDialect
 from ..errors import UnsupportedContentError
 from ..grammar import Assembler
-from ..request import HttpRequest, Target
-from ..types import UniConfig, UniMessage
-from .base import ids_in
+from ..request import Target
+from ..types import UniMessage
+from .base import Codec, Headers, ids_in
 from .encoding import (
+    JSON_FOR_EVENTS,
+    Asked,
     Conversation,
     Json,
+    Refusals,
     body_of,
+    fetched,
     for_level,
     function,
-    given,
-    is_fetched,
     json_schema,
-    pictures,
-    refuse,
-    refuse_extra_body,
     without_temperature,
 )
 from .openai_chat_decoder import THINKING_PARTS, ChatDecoder
@@ -42,48 +40,35 @@ from .picture import needs_detail
 
 __all__ = ["ChatCodec"]
 
-_HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
-_OURS = frozenset({"model", "stream", "messages", "n", "store"})  # not for `extra_body`
-_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True)
-class ChatCodec:
+class ChatCodec(Codec):
     """Chat Completions as `dialect` speaks it."""
 
     dialect: ChatDialect
 
     name: ClassVar[str] = "openai_chat"
+    ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "messages", "n", "store"})
+
+    @property
+    def refuses(self) -> Refusals:
+        return self.dialect.refuses
 
     def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """The http(s) URLs of pictures; most servers of this wire want them inline."""
-        if self.dialect.pictures_by_url:
-            return []
-        return list(dict.fromkeys(url for url in pictures(messages) if is_fetched(url)))
+        """Most servers of this wire want pictures inline."""
+        return [] if self.dialect.pictures_by_url else fetched(messages)
 
-    def encode(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: UniConfig,
-        target: Target,
-        *,
-        client: str,
-        images: Mapping[str, str] = _NO_IMAGES,
-    ) -> HttpRequest:
-        """The streaming request; see `mmsp.codecs.base.Codec`."""
-        settings = self._settings(model, given(config), client)
-        conversation = _Messages(self.name, target.host, client, images, self.dialect, model)
-        body = {"model": model, "stream": True, "messages": conversation.encode(messages, config)}
-        return target.request(
-            "POST", "/chat/completions", _HEADERS, body_of(body | settings, client=client)
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        settings = self._settings(asked)
+        conversation = _Messages(
+            self.name, asked.target.host, asked.client, asked.images, self.dialect, asked.model
         )
+        messages = conversation.encode(asked.messages, asked.config.get("system_prompt"))
+        body = {"model": asked.model, "stream": True, "messages": messages}
+        return "/chat/completions", JSON_FOR_EVENTS, body | settings
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ChatDecoder:
         return ChatDecoder(assembler, self.dialect, client=client, host=target.host)
-
-    def list_models(self, target: Target, page: str = "") -> HttpRequest:
-        return target.request("GET", "/models", (("Accept", "application/json"),))
 
     def models(self, answer: Any) -> tuple[list[str], str]:
         listed = answer if isinstance(answer, list) else answer["data"]  # one gateway sends it bare
@@ -91,13 +76,11 @@ class ChatCodec:
 
     # ---- config
 
-    def _settings(self, model: str, config: Json, client: str) -> Json:
+    def _settings(self, asked: Asked) -> Json:
         """The body's keys that config decides, in the order of the wire's documentation."""
-        dialect, lower = self.dialect, model.lower()
-        refuse(dialect.refuses, model, config, client=client)
-        refuse_extra_body(_OURS, config, client=client)
+        dialect, config = self.dialect, asked.config
         if dialect.fixed_temperature:
-            config = without_temperature(model, config, client=client)
+            config = without_temperature(asked)
         body: Json = dict(dialect.always)
         if dialect.asks_for_usage:
             body["stream_options"] = {"include_usage": True}
@@ -107,10 +90,10 @@ class ChatCodec:
         if config.get("fast_mode"):
             body["service_tier"] = "priority"
         body |= dialect.caching.get(config.get("prompt_caching", "enable"), {})
-        if dialect.cache_key and dialect.cache_key in lower and "trace_id" in config:
+        caches_by_key = dialect.cache_key and dialect.cache_key in asked.model.lower()
+        if caches_by_key and "trace_id" in config:
             body["prompt_cache_key"] = config["trace_id"]
-        level = config.get("thinking_level")
-        return body | for_level(dialect.levels, model, level) | dict(config.get("extra_body", {}))
+        return body | for_level(dialect.levels, asked.model, config.get("thinking_level"))
 
     def _parameters(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         yield "max_tokens", self.dialect.max_tokens, _same
@@ -153,9 +136,9 @@ class _Messages(Conversation):
     model: str
     thought: tuple[str, ...] = field(default=())  # the fields that earlier thinking was sent in
 
-    def encode(self, messages: Sequence[UniMessage], config: UniConfig) -> list[Json]:
+    def encode(self, messages: Sequence[UniMessage], system: str | None) -> list[Json]:
         encoded: list[Json] = []
-        if system := config.get("system_prompt"):
+        if system:
             encoded.append({"role": "system", "content": system})
         for index, message in enumerate(messages):
             encode = self._user if message["role"] == "user" else self._assistant

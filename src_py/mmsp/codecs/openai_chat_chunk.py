@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from .forgiving import integer_in
+
 __all__ = [
     "CallPiece",
     "Chunk",
@@ -24,7 +26,6 @@ __all__ = [
     "as_chunk",
     "decode",
     "forgive",
-    "plain",
 ]
 
 
@@ -120,21 +121,6 @@ decode = msgspec.json.Decoder(Chunk).decode
 """Raises `msgspec.ValidationError` for JSON that does not fit, `ValueError` for what is no JSON."""
 
 
-def plain(data: bytes) -> Any:
-    """`data` as plain JSON. Raises `ValueError` for what is none."""
-    try:
-        return msgspec.json.decode(data)
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    except ValueError:
-        pass
-    try:
-        # takes the half characters that JavaScript servers cut, and control characters as they are
-        return json.loads(data, strict=False)
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-
-
 Mend = Callable[[Hashable, str], str]
 
 
@@ -171,7 +157,7 @@ class _Forgiving:
 
     def choice(self, choice: dict[str, Any]) -> Choice:
         return Choice(
-            index=_integer(choice.get("index")),
+            index=integer_in(choice.get("index")),
             delta=self._delta(choice.get("delta")),
             message=self._delta(choice.get("message")),
             finish_reason=_name(choice.get("finish_reason")),
@@ -203,7 +189,7 @@ class _Forgiving:
 
     def _call(self, call: dict[str, Any]) -> CallPiece:
         function = _object(call.get("function"))
-        index, id = _integer(call.get("index")), _name(call.get("id"))
+        index, id = integer_in(call.get("index")), _name(call.get("id"))
         arguments = function.get("arguments")
         if isinstance(arguments, dict):
             arguments = json.dumps(arguments, ensure_ascii=False)
@@ -237,10 +223,10 @@ def _usage(usage: Any) -> Usage | None:
     taken = _object(usage.get("prompt_tokens_details"))
     made = _object(usage.get("completion_tokens_details"))
     return Usage(
-        prompt_tokens=_integer(usage.get("prompt_tokens")),
-        completion_tokens=_integer(usage.get("completion_tokens")),
-        prompt_tokens_details=InputDetails(_integer(taken.get("cached_tokens"))),
-        completion_tokens_details=OutputDetails(_integer(made.get("reasoning_tokens"))),
+        prompt_tokens=integer_in(usage.get("prompt_tokens")),
+        completion_tokens=integer_in(usage.get("completion_tokens")),
+        prompt_tokens_details=InputDetails(integer_in(taken.get("cached_tokens"))),
+        completion_tokens_details=OutputDetails(integer_in(made.get("reasoning_tokens"))),
     )
 
 
@@ -258,11 +244,3 @@ def _name(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return str(value).encode("utf-8", "replace").decode()
-
-
-def _integer(value: Any) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from ..dialects.chat import ChatDialect
-from ..errors import StreamProtocolError
+from ..errors import ProviderStreamError
 from ..grammar import Assembler
-from ..masking import beginning
-from .http_error import Complaint, complaint, stream_error
+from .forgiving import plain, whole_characters
+from .http_error import Complaint, complaint
 from .openai_chat_chunk import (
     CallPiece,
     Choice,
@@ -34,8 +34,8 @@ from .openai_chat_chunk import (
     as_chunk,
     decode,
     forgive,
-    plain,
 )
+from .wire_decoder import AnswerDecoder, less, plain_or_none
 
 __all__ = ["THINKING_PARTS", "ChatDecoder"]
 
@@ -56,16 +56,14 @@ class _Call:
     call_id: str
 
 
-class ChatDecoder:
+class ChatDecoder(AnswerDecoder):
     """Tells `assembler` what a Chat Completions server says. `terminal` is set by its end mark."""
 
     def __init__(
         self, assembler: Assembler, dialect: ChatDialect, *, client: str, host: str
     ) -> None:
-        self.terminal = False
-        self._assembler = assembler
+        super().__init__(assembler, client=client)
         self._dialect = dialect
-        self._client = client
         self._repairs_usage = _is_below(host, dialect.uncounted_reasoning)
         self._halves: dict[Hashable, str] = {}  # first halves of characters, by field
         self._signed: dict[str, str] | None = None  # the last signature of `reasoning_details`
@@ -91,11 +89,11 @@ class ChatDecoder:
         else:
             self._read(chunk)
             if chunk.error or (chunk.choices is None and chunk.usage is None):
-                self._complain(_plain_or_none(data))
+                self._complain(plain_or_none(data))
 
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole completion, or what went wrong instead."""
-        answer = _plain_or_none(body)
+        answer = plain_or_none(body)
         self._complain(answer)
         if not isinstance(answer, dict) or "choices" not in answer:
             raise self._unreadable("neither a stream nor a completion", body)
@@ -186,13 +184,12 @@ class ChatDecoder:
         read, wrote = usage.prompt_tokens_details, usage.completion_tokens_details
         cached = read.cached_tokens if read else None
         thoughts = wrote.reasoning_tokens if wrote else None
-        prompt, response = usage.prompt_tokens, usage.completion_tokens
-        if prompt is not None:
-            prompt -= cached or 0
-        if response is not None:
-            response -= thoughts or 0
-            if response < 0 and self._repairs_usage:
-                response += thoughts or 0
+        prompt, response = (
+            less(usage.prompt_tokens, cached),
+            less(usage.completion_tokens, thoughts),
+        )
+        if response is not None and response < 0 and self._repairs_usage:
+            response = usage.completion_tokens
         self._assembler.usage(cached=cached, prompt=prompt, thoughts=thoughts, response=response)
 
     # ---- tool calls
@@ -295,29 +292,16 @@ class ChatDecoder:
         text = self._halves.pop(field, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
             self._halves[field], text = text[-1], text[:-1]
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return whole_characters(text)
 
-    def _complain(self, answer: Any) -> None:
-        """Raise if `answer` reports a failure."""
-        found = complaint(answer)
-        if found is not None:
-            raise self._failure(found)
-
-    def _reported(self, data: bytes) -> Exception:
+    def _reported(self, data: bytes) -> ProviderStreamError:
         """The failure that an `error` event reports, in whatever form."""
         try:
             answer = plain(data)
         except ValueError:
-            answer = beginning(data, self._assembler.secrets)
+            answer = self._shown(data)
         found = complaint(answer) or complaint({"error": answer}) or Complaint("")
         return self._failure(found)
-
-    def _failure(self, found: Complaint) -> Exception:
-        return stream_error(found, client=self._client, secrets=self._assembler.secrets)
-
-    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        shown = repr(beginning(data, self._assembler.secrets)) if data else "it is empty"
-        return StreamProtocolError(f"the provider's answer is {what}: {shown}", client=self._client)
 
 
 def _is_object(text: str) -> bool:
@@ -330,11 +314,3 @@ def _is_object(text: str) -> bool:
 def _is_below(host: str, domains: tuple[str, ...]) -> bool:
     name = host.rpartition(":")[0] or host
     return any(name == domain or name.endswith(f".{domain}") for domain in domains)
-
-
-def _plain_or_none(data: bytes) -> Any:
-    """The JSON as plain objects; None for what cannot be read so, however it was accepted before."""
-    try:
-        return plain(data)
-    except (ValueError, RecursionError):
-        return None

@@ -10,77 +10,47 @@ import base64
 import binascii
 import math
 from array import array
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import byteorder
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..errors import InvalidMessageError, StreamProtocolError, UnsupportedContentError
 from ..grammar import Assembler
-from ..masking import beginning
-from ..request import HttpRequest, Target
-from ..types import UniConfig, UniMessage
-from .base import ids_in
-from .encoding import Json, body_of, given, refuse, refuse_extra_body
-from .http_error import complaint, stream_error
-from .wire_decoder import plain_or_none
+from ..request import Target
+from ..types import UniMessage
+from .base import Codec, Headers
+from .encoding import Asked, Json, Refusals
+from .wire_decoder import AnswerDecoder, plain_or_none
 
 __all__ = ["EmbeddingCodec", "vector"]
 
 _HEADERS = (("Content-Type", "application/json"), ("Accept", "application/json"))
-_OURS = frozenset({"model", "input", "encoding_format"})  # not for `extra_body`
-_REFUSED = (("", frozenset({"fast_mode"})),)
-_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingCodec:
+class EmbeddingCodec(Codec):
     """Embeddings as OpenAI and its imitators offer them."""
 
     name: ClassVar[str] = "openai_embedding"
+    ours: ClassVar[frozenset[str]] = frozenset({"model", "input", "encoding_format"})
 
-    def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        return []
+    @property
+    def refuses(self) -> Refusals:
+        return (("", frozenset({"fast_mode"})),)
 
-    def encode(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: UniConfig,
-        target: Target,
-        *,
-        client: str,
-        images: Mapping[str, str] = _NO_IMAGES,
-    ) -> HttpRequest:
-        """The request; see `mmsp.codecs.base.Codec`."""
-        settings = given(config)
-        refuse(_REFUSED, model, settings, client=client)
-        refuse_extra_body(_OURS, settings, client=client)
-        texts = [_text(index, message, client) for index, message in enumerate(messages)]
-        body: Json = {"model": model, "input": texts, "encoding_format": "base64"}
-        if dimensions := settings.get("embedding_config", {}).get("dimensions"):
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        texts = [_text(index, each, asked.client) for index, each in enumerate(asked.messages)]
+        body: Json = {"model": asked.model, "input": texts, "encoding_format": "base64"}
+        if dimensions := asked.config.get("embedding_config", {}).get("dimensions"):
             body["dimensions"] = dimensions
-        body |= settings.get("extra_body", {})
-        return target.request("POST", "/embeddings", _HEADERS, body_of(body, client=client))
+        return "/embeddings", _HEADERS, body
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> EmbeddingDecoder:
         return EmbeddingDecoder(assembler, client=client)
 
-    def list_models(self, target: Target, page: str = "") -> HttpRequest:
-        return target.request("GET", "/models", (("Accept", "application/json"),))
 
-    def models(self, answer: Any) -> tuple[list[str], str]:
-        return ids_in(answer["data"]), ""
-
-
-class EmbeddingDecoder:
+class EmbeddingDecoder(AnswerDecoder):
     """Tells `assembler` the vectors of an answer, which has no events."""
-
-    def __init__(self, assembler: Assembler, *, client: str) -> None:
-        self.terminal = False
-        self._assembler = assembler
-        self._client = client
 
     def feed(self, event: str, data: bytes) -> None:
         """An event, which this wire has none of: an error, or nothing that can be read."""
@@ -88,13 +58,12 @@ class EmbeddingDecoder:
             self.whole(data)
 
     def whole(self, body: bytes) -> None:
-        answer, secrets = plain_or_none(body), self._assembler.secrets
-        if (found := complaint(answer)) is not None:
-            raise stream_error(found, client=self._client, secrets=secrets)
+        answer = plain_or_none(body)
+        self._complain(answer)
         entries = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
             raise StreamProtocolError(
-                f"the provider's answer is no list of embeddings: {beginning(body, secrets)!r}",
+                f"the provider's answer is no list of embeddings: {self._shown(body)!r}",
                 client=self._client,
             )
         for place, entry in enumerate(sorted(entries, key=_index)):

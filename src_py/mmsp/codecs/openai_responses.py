@@ -8,37 +8,34 @@ provider, so the whole conversation travels each time, sealed reasoning included
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from ..dialects.responses import ResponsesDialect
-from ..errors import UnsupportedContentError, UnsupportedParameterError
+from ..errors import UnsupportedContentError
 from ..grammar import Assembler
-from ..request import HttpRequest, Target
-from ..types import UniConfig, UniMessage
-from .base import ids_in
+from ..request import Target
+from ..types import UniMessage
+from .base import BESIDE, Codec, Headers
 from .encoding import (
+    JSON_FOR_EVENTS,
+    Asked,
     Conversation,
     Json,
+    Refusals,
     body_of,
     function,
-    given,
     json_schema,
-    refuse,
-    refuse_extra_body,
+    row_for,
     without_temperature,
 )
-from .openai_responses_decoder import BESIDE, ResponsesDecoder
+from .openai_responses_decoder import ResponsesDecoder
 from .openai_responses_event import BUILT_IN, SEALED
 from .picture import needs_detail
 
 __all__ = ["ResponsesCodec"]
 
-_HEADERS = (("Content-Type", "application/json"), ("Accept", "text/event-stream"))
-_OURS = frozenset({"model", "stream", "input", "n", "store"})  # not for `extra_body`
-_NO_IMAGES: Mapping[str, str] = MappingProxyType({})
 _SAME = {
     "system_prompt": "instructions",
     "max_tokens": "max_output_tokens",
@@ -48,58 +45,47 @@ _SAME = {
 
 
 @dataclass(frozen=True, slots=True)
-class ResponsesCodec:
+class ResponsesCodec(Codec):
     """Responses as `dialect` speaks it."""
 
     dialect: ResponsesDialect
 
     name: ClassVar[str] = "openai_responses"
+    ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "input", "n", "store"})
 
-    def needs(self, messages: Sequence[UniMessage]) -> list[str]:
-        """None: this wire's servers fetch pictures themselves."""
-        return []
+    @property
+    def refuses(self) -> Refusals:
+        return self.dialect.refuses
 
-    def encode(
-        self,
-        model: str,
-        messages: Sequence[UniMessage],
-        config: UniConfig,
-        target: Target,
-        *,
-        client: str,
-        images: Mapping[str, str] = _NO_IMAGES,
-    ) -> HttpRequest:
-        """The streaming request; see `mmsp.codecs.base.Codec`."""
-        settings = self._settings(model, given(config), client)
-        items = _Items(self.name, target.host, client, images, self.dialect, model)
-        body = {"model": model, "stream": True, "store": False, "input": items.encode(messages)}
-        return target.request(
-            "POST", "/responses", _HEADERS, body_of(body | settings, client=client)
+    def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
+        settings = self._settings(asked)
+        items = _Items(
+            self.name, asked.target.host, asked.client, asked.images, self.dialect, asked.model
         )
+        body = {
+            "model": asked.model,
+            "stream": True,
+            "store": False,
+            "input": items.encode(asked.messages),
+        }
+        return "/responses", JSON_FOR_EVENTS, body | settings
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ResponsesDecoder:
         return ResponsesDecoder(assembler, self.dialect, client=client)
 
-    def list_models(self, target: Target, page: str = "") -> HttpRequest:
-        return target.request("GET", "/models", (("Accept", "application/json"),))
-
-    def models(self, answer: Any) -> tuple[list[str], str]:
-        return ids_in(answer["data"]), ""
-
     # ---- config
 
-    def _settings(self, model: str, config: Json, client: str) -> Json:
+    def _settings(self, asked: Asked) -> Json:
         """The body's keys that config decides."""
-        refuse(self.dialect.refuses, model, config, client=client)
-        refuse_extra_body(_OURS, config, client=client)
+        config = asked.config
         if self.dialect.fixed_temperature:
-            config = without_temperature(model, config, client=client)
-        self._check_temperature(model, config, client)
+            config = without_temperature(asked)
+        self._check_temperature(asked, config)
         body: Json = dict(self.dialect.always)
         for key, name in _SAME.items():
             if key in config:
                 body[name] = config[key]
-        if reasoning := self._reasoning(model, config):
+        if reasoning := self._reasoning(asked.model, config):
             body["reasoning"] = reasoning
         if "tools" in config:
             body["tools"] = [{"type": "function", **function(each)} for each in config["tools"]]
@@ -110,28 +96,25 @@ class ResponsesCodec:
             body["text"] = {"format": {"type": "json_schema", **schema}}
         if config.get("fast_mode"):
             body["service_tier"] = "priority"
-        return body | dict(config.get("extra_body", {}))
+        return body
 
     def _reasoning(self, model: str, config: Json) -> Json:
         made: Json = {}
         level = config.get("thinking_level")
         if level is not None:
-            lower = model.lower()
-            rows = (words for part, words in self.dialect.efforts if part in lower)
-            made["effort"] = next(rows, {}).get(level, level)
+            made["effort"] = row_for(self.dialect.efforts, model).get(level, level)
         asked = config.get("thinking_summary") and self.dialect.summary != "never"
         if asked and (level is not None or self.dialect.summary == "alone"):
             made["summary"] = "concise"
         return made
 
-    def _check_temperature(self, model: str, config: Json, client: str) -> None:
+    def _check_temperature(self, asked: Asked, config: Json) -> None:
         low, high = self.dialect.temperatures
         temperature = config.get("temperature", low)
         if not low <= temperature <= high:
-            raise UnsupportedParameterError(
-                f"{model} takes a temperature from {low:g} to {high:g}, not {temperature!r}",
-                client=client,
-                parameter="temperature",
+            raise asked.unsupported(
+                "temperature",
+                f"{asked.model} takes a temperature from {low:g} to {high:g}, not {temperature!r}",
             )
 
 

@@ -37,11 +37,9 @@ from .openai_responses_event import (
     merged,
     texts,
 )
-from .wire_decoder import WireDecoder, kept, object_in, plain_or_none
+from .wire_decoder import WireDecoder, kept, less, object_in, plain_or_none
 
-__all__ = ["BESIDE", "ResponsesDecoder"]
-
-BESIDE = "beside"  # in fidelity: the built-in tools' items that came before the item
+__all__ = ["ResponsesDecoder"]
 
 _ANSWERS = EventReader(Response)
 _ITEMS = EventReader(Item)
@@ -74,7 +72,6 @@ class ResponsesDecoder(WireDecoder[Event]):
         self._outputs: dict[Hashable, _Output] = {}
         self._last: _Output | None = None  # the item that the assembler heard of last
         self._count = 0
-        self._beside: list[Any] = []  # built-in tools' items that no item has taken yet
         self._late: list[tuple[int, str, dict[str, Any] | None]] = []  # thinking after its time
 
     def whole(self, body: bytes) -> None:
@@ -300,12 +297,11 @@ class ResponsesDecoder(WireDecoder[Event]):
         read, wrote = usage.input_tokens_details, usage.output_tokens_details
         cached = read.cached_tokens if read else None
         thoughts = wrote.reasoning_tokens if wrote else None
-        prompt, response = usage.input_tokens, usage.output_tokens
         self._assembler.usage(
             cached=cached,
-            prompt=None if prompt is None else prompt - (cached or 0),
+            prompt=less(usage.input_tokens, cached),
             thoughts=thoughts,
-            response=None if response is None else response - (thoughts or 0),
+            response=less(usage.output_tokens, thoughts),
         )
 
     def _failed(self, answer: Any) -> Exception:
@@ -360,7 +356,7 @@ class ResponsesDecoder(WireDecoder[Event]):
             if self._dialect.calls_come_whole and not output.done:
                 return
             call_id = item.call_id or item.id or ""
-            self._assembler.tool_call(output.id, item.name or "", call_id, self._rest() or None)
+            self._assembler.tool_call(output.id, item.name or "", call_id, self._taken())
             self._last = output
         elif item.type == "message" and (fidelity := self._phase(item) | self._rest()):
             self._assembler.text(output.id, "", fidelity)
@@ -377,11 +373,6 @@ class ResponsesDecoder(WireDecoder[Event]):
         kind = item.get("type")
         if self._dialect.keeps_reasoning and isinstance(kind, str) and kind in BUILT_IN:
             self._beside += kept(item)
-
-    def _rest(self) -> dict[str, Any]:
-        """The fidelity that holds the built-in tools' items nobody has taken."""
-        taken, self._beside = self._beside, []
-        return {BESIDE: taken} if taken else {}
 
 
 def _response_in(answer: Any) -> dict[str, Any]:

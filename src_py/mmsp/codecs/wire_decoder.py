@@ -1,11 +1,14 @@
 """`WireDecoder`: what every decoder of an event stream does the same way.
 
 It reads an event into the wire's fields, forgivingly where it has to; skips end marks and heartbeats;
-puts together the characters that JavaScript servers cut in two; and words the errors.
+puts together the characters that JavaScript servers cut in two; and keeps what the provider's own tools
+left until an item takes it. `AnswerDecoder` has what is common to all decoders: it words the errors.
 """
 
 from __future__ import annotations
 
+import base64
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,17 +18,50 @@ from ..errors import ProviderStreamError, StreamProtocolError
 from ..grammar import Assembler
 from ..masking import beginning
 from ..plain import Fault, plain_copy
+from .base import BESIDE
 from .forgiving import EventReader, plain, whole_characters
 from .http_error import Complaint, complaint, stream_error
 
-__all__ = ["WireDecoder", "kept", "object_in", "plain_or_none"]
+__all__ = [
+    "AnswerDecoder",
+    "WireDecoder",
+    "kept",
+    "less",
+    "object_in",
+    "plain_or_none",
+    "said_arguments",
+]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 _END = b"[DONE]"
 
 
-class WireDecoder(Generic[T]):
+class AnswerDecoder:
+    """What a decoder begins with, and how it says that an answer reports a failure or is none."""
+
+    def __init__(self, assembler: Assembler, *, client: str) -> None:
+        self.terminal = False
+        self._assembler = assembler
+        self._client = client
+
+    def _complain(self, answer: Any) -> None:
+        """Raise if `answer` reports a failure."""
+        if (found := complaint(answer)) is not None:
+            raise self._failure(found)
+
+    def _failure(self, found: Complaint) -> ProviderStreamError:
+        return stream_error(found, client=self._client, secrets=self._assembler.secrets)
+
+    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
+        seen = repr(self._shown(data)) if data else "it is empty"
+        return StreamProtocolError(f"the provider's answer is {what}: {seen}", client=self._client)
+
+    def _shown(self, data: bytes) -> str:
+        return beginning(data, self._assembler.secrets)
+
+
+class WireDecoder(AnswerDecoder, ABC, Generic[T]):
     """Tells `assembler` what a server says. A wire has its `events`, and `grows`: the fields that
     hold pieces of a text; it reads each event in `_event`.
     """
@@ -34,11 +70,10 @@ class WireDecoder(Generic[T]):
     grows: ClassVar[frozenset[str]]
 
     def __init__(self, assembler: Assembler, *, client: str) -> None:
-        self.terminal = False
-        self._assembler = assembler
-        self._client = client
+        super().__init__(assembler, client=client)
         self._exact = self.events.exact
         self._halves: dict[Hashable, str] = {}
+        self._beside: list[Any] = []  # what the provider's tools left and no item has taken yet
 
     def feed(self, event: str, data: bytes) -> None:
         """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
@@ -62,8 +97,8 @@ class WireDecoder(Generic[T]):
 
     # ---- what a wire says for itself
 
-    def _event(self, event: str, read: T, data: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _event(self, event: str, read: T, data: bytes) -> None: ...
 
     def _end_mark(self) -> None:
         """The stream's `[DONE]`, which most wires end without and some gateways add."""
@@ -112,28 +147,30 @@ class WireDecoder(Generic[T]):
             self._halves[of, name], text = text[-1], text[:-1]
         return whole_characters(text)
 
-    # ---- errors
-
     def _reported(self, data: bytes) -> ProviderStreamError:
         """The failure that an event reports, flat or in an object of its own."""
         answer = plain_or_none(data)
         found = complaint(answer) or complaint({"error": answer}) or Complaint("")
         return self._failure(found)
 
-    def _complain(self, answer: Any) -> None:
-        """Raise if `answer` reports a failure."""
-        if (found := complaint(answer)) is not None:
-            raise self._failure(found)
+    # ---- what is the same in several wires
 
-    def _failure(self, found: Complaint) -> ProviderStreamError:
-        return stream_error(found, client=self._client, secrets=self._assembler.secrets)
+    def _taken(self) -> dict[str, Any] | None:
+        return self._rest() or None
 
-    def _shown(self, data: bytes) -> str:
-        return beginning(data, self._assembler.secrets)
+    def _rest(self) -> dict[str, Any]:
+        """The fidelity that holds what the provider's tools left, for the item that takes it."""
+        taken, self._beside = self._beside, []
+        return {BESIDE: taken} if taken else {}
 
-    def _unreadable(self, what: str, data: bytes) -> StreamProtocolError:
-        seen = repr(self._shown(data)) if data else "it is empty"
-        return StreamProtocolError(f"the provider's answer is {what}: {seen}", client=self._client)
+    def _bytes(self, text: str) -> bytes:
+        """The bytes of a picture or sound. Raises `StreamProtocolError`."""
+        try:
+            return base64.b64decode(text)
+        except ValueError:  # characters that are none of base64's, and too few of them
+            raise StreamProtocolError(
+                "the provider sent data that is no base64", client=self._client
+            ) from None
 
 
 def plain_or_none(data: bytes) -> Any:
@@ -159,3 +196,14 @@ def kept(aside: Any) -> list[Any]:
         return [plain_copy(aside)]
     except Fault:
         return []
+
+
+def said_arguments(raw: msgspec.Raw | None) -> str:
+    """A call's arguments, as its beginning has them; an empty object says nothing, pieces are to come."""
+    text = bytes(raw).decode().strip() if raw is not None else ""
+    return "" if text in ("", "null") or text.replace(" ", "") == "{}" else text
+
+
+def less(count: int | None, part: int | None) -> int | None:
+    """A count of tokens without a part of it that is counted by itself."""
+    return None if count is None else count - (part or 0)
