@@ -11,13 +11,14 @@ from collections.abc import Callable
 import pytest
 
 from mmsp import (
+    AbortError,
     IncompleteStreamError,
     Limits,
     StreamProtocolError,
     UpstreamError,
 )
-from mmsp.testing import Answer, ScriptedProvider, chat, drip, say
-from tests.asking import BODY, WHOLE, client_of
+from mmsp.testing import Answer, ScriptedProvider, chat, drip, say, stall
+from tests.asking import BODY, QUESTION, WHOLE, client_of
 from tests.calling import ask, failure_of
 
 
@@ -43,6 +44,46 @@ async def test_an_encoded_answer_is_decoded(encoding: str, size: int, tls: bool)
     with ScriptedProvider(answer, tls=tls) as provider:
         assert await ask(client_of(provider)) == WHOLE
         assert provider.requests[0].header("accept-encoding") == "identity"
+
+
+NO = b'{"error": {"message": "no"}}'
+EMPTY = gzip.compress(b"")
+GZIP = {"content-encoding": "gzip"}
+
+
+@pytest.mark.parametrize("blanks", [1, 2, 500])
+@pytest.mark.every_loop
+async def test_empty_members_of_gzip_hold_nothing_up(blanks: int, tls: bool) -> None:
+    body = EMPTY * blanks + gzip.compress(chat.text("Hel")) + EMPTY * blanks
+    rest = gzip.compress(chat.text("lo") + chat.finish("stop") + chat.usage() + chat.done())
+    with ScriptedProvider(
+        Answer(say(body), stall(), headers=GZIP),
+        Answer(say(body), say(EMPTY * blanks + rest), headers=GZIP),
+        Answer(say(EMPTY * blanks + gzip.compress(NO)), status=404, headers=GZIP),
+        tls=tls,
+    ) as provider:
+        stream = client_of(provider).streaming_response([QUESTION])
+        async with asyncio.timeout(5):
+            first = await anext(stream)
+        assert first["content_items"] == [{"type": "text.delta", "text": "Hel"}]
+        await stream.aclose()
+        async with asyncio.timeout(5):
+            message = await client_of(provider).streaming_response([QUESTION]).message()
+            error, _ = await failure_of(client_of(provider))
+        assert message["content_items"] == [{"type": "text.done", "text": "Hello"}]
+        assert str(error) == "HTTP 404: no"
+
+
+async def test_what_arrived_behind_empty_members_is_delivered_after_an_abort() -> None:
+    body = gzip.compress(chat.text("Hel")) + EMPTY * 500 + gzip.compress(chat.text("lo"))
+    with ScriptedProvider(Answer(say(body), stall(), headers=GZIP)) as provider:
+        stream = client_of(provider).streaming_response([QUESTION])
+        seen = [(await anext(stream))["content_items"][0]]
+        stream.abort("enough")
+        with pytest.raises(AbortError, match="enough"):
+            async for event in stream:
+                seen += event["content_items"]
+        assert "".join(item["text"] for item in seen if item["type"] == "text.delta") == "Hello"
 
 
 async def test_an_encoded_error_is_decoded() -> None:

@@ -47,6 +47,7 @@ class Inflater:
         try:
             piece = self._decoder.decompress(data, _PIECE)
         except zlib.error as error:
+            self.pending = b""
             raise TransportError(
                 "body", f"the answer's encoding is broken: {error}", retryable=False
             ) from None

@@ -89,19 +89,28 @@ class Exchange:
 
     def take(self) -> bytes:
         """All of the body that has arrived and was not taken yet, `b""` when there is none."""
+        inflater = self._inflater
+        if inflater is None:
+            return self._arrived()
+        piece = self._unfold()
+        if piece or inflater.pending:
+            return piece
+        if data := self._arrived():
+            return self._inflate(data) or self._unfold()
+        if self._all_came and not inflater.whole:
+            self._spoil(TransportError("body", "the encoded answer has no end"))
+        return b""
+
+    def _arrived(self) -> bytes:
         chunks = self._chunks
-        if self._inflater is not None and self._inflater.pending:
-            return self._unfold()
         if not chunks:
-            if self._all_came and self._inflater is not None and not self._inflater.whole:
-                self._spoil(TransportError("body", "the encoded answer has no end"))
             return b""
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self._chunks = []
         self._size = 0
         if self._connection is not None and not self.is_cut:
             self._connection.resume()
-        return data if self._inflater is None else self._inflate(data)
+        return data
 
     def cut(self) -> None:
         """Shut whatever socket serves this exchange. From any thread, in any phase."""
@@ -181,13 +190,18 @@ class Exchange:
     def _unfold(self) -> bytes:
         """More of what has arrived, before more is let in: a little can unfold to very much.
 
-        One piece in a turn of the loop, so that others have theirs, until the exchange is over.
+        One piece in a turn of the loop, so that others have theirs, until the exchange is over. A
+        piece may be empty, as a member of gzip may, and more may follow it.
         """
-        if self._resting and self.failure is None and not self.is_cut:
-            return b""
-        self._resting = True
-        self.pool.loop.call_soon(self._go_on)
-        return self._inflate(b"")
+        assert self._inflater is not None
+        piece = b""
+        while self._inflater.pending and not piece:
+            if self._resting and self.failure is None and not self.is_cut:
+                break
+            self._resting = True
+            self.pool.loop.call_soon(self._go_on)
+            piece = self._inflate(b"")
+        return piece
 
     def _go_on(self) -> None:
         self._resting = False
