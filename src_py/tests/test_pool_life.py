@@ -74,6 +74,20 @@ async def test_streams_at_the_same_time_have_a_connection_each(tls: bool) -> Non
         assert len(provider.connections) == 5
 
 
+async def test_after_a_burst_only_so_many_connections_are_kept(
+    tls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_MOST_IDLE", 3)
+    with ScriptedProvider(complete(), tls=tls) as provider:
+        client = client_of(provider)
+        await asyncio.gather(*(ask(client) for _ in range(8)))
+        async with asyncio.timeout(5):
+            while sum(each.closed_ns is not None for each in provider.connections) < 5:
+                await asyncio.sleep(0.01)
+        await asyncio.gather(*(ask(client) for _ in range(3)))
+        assert len(provider.connections) == 8
+
+
 # not used again
 
 

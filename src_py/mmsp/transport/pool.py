@@ -29,6 +29,7 @@ __all__ = ["Pool", "Route"]
 
 _TURNS = 1000  # of the loop
 _KEEP_IDLE = 15.0  # s
+_MOST_IDLE = 100  # of one route: after a burst, what nobody will use is closed at once
 _PORTS = {"http": 80, "https": 443}
 _USER_AGENT = "mmsp"
 _IN_PATH = "/%:@!$&'()*+,;=~"
@@ -136,7 +137,10 @@ class Pool:
 
     def give_back(self, connection: Connection) -> None:
         connection.expiry = self.loop.call_later(_KEEP_IDLE, connection.abandon)
-        self._idle.setdefault(connection.route, []).append(connection)
+        kept = self._idle.setdefault(connection.route, [])
+        kept.append(connection)
+        if len(kept) > _MOST_IDLE:
+            kept.pop(0).abandon()
 
     def register(self, connection: Connection) -> None:
         self._live.add(connection)
