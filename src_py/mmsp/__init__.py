@@ -45,6 +45,7 @@ _HOMES = {
     ),
     "settings": ("Limits", "Timeouts"),
     "stream": ("Stream", "TextStream"),
+    "supported_models": ("ModelPricing", "SupportedModel", "list_supported_models"),
     "types": ("UniConfig", "UniEvent", "UniMessage", "UsageMetadata"),
     "wire": ("dumps", "loads"),
 }
@@ -77,6 +78,9 @@ if TYPE_CHECKING:
     from .settings import Timeouts as Timeouts
     from .stream import Stream as Stream
     from .stream import TextStream as TextStream
+    from .supported_models import ModelPricing as ModelPricing
+    from .supported_models import SupportedModel as SupportedModel
+    from .supported_models import list_supported_models as list_supported_models
     from .types import UniConfig as UniConfig
     from .types import UniEvent as UniEvent
     from .types import UniMessage as UniMessage

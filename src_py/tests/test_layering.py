@@ -35,7 +35,7 @@ LAYERS = (
         "masking",
         "dialects",
     ),
-    ("grammar", "codecs", "wire", "checks", "arguments", "credentials"),
+    ("grammar", "codecs", "wire", "checks", "arguments", "credentials", "supported_models"),
     ("timer",),
     ("abort_signal", "ending", "transport"),
     ("reader", "connector", "trace"),
