@@ -17,7 +17,7 @@ import msgspec
 from .abort_signal import AbortSignal, checked_signal
 from .arguments import checked_model, checked_retries, checked_target, checked_text
 from .checks import checked_config, checked_message, checked_messages
-from .codecs.base import Codec
+from .codecs.base import AccountCodec, Codec
 from .codecs.http_error import complaint, stream_error
 from .connector import Connector
 from .credentials import environment_headers, resolve_credentials
@@ -32,12 +32,14 @@ from .errors import (
 )
 from .grammar import Assembler
 from .http_call import HttpCall
-from .masking import beginning, secrets_in
+from .masking import also, beginning, secrets_in
 from .pictures import PictureFetcher
 from .plain import copied
 from .request import HttpRequest
+from .service_account import ServiceAccount, account_of
 from .settings import Limits, Timeouts
 from .stream import Stream, unix_milliseconds
+from .tokens import Tokens
 from .trace import Trace, cache_folder, check_trace_id
 from .transport import Proxies, Route
 from .types import UniConfig, UniMessage
@@ -59,12 +61,17 @@ class LLMClient:
       first byte of an answer.
     - `ssl_context`: instead of the system's certificates.
 
-    Raises `ApiKeyRequiredError` when no key may be used. A client needs no closing.
+    Raises `ApiKeyRequiredError` when no key may be used, `ImportError` when a kind of key needs an extra
+    that is not installed. A client needs no closing.
+
+    `account_codec` makes the codec for the project of a service account, where the endpoint takes its
+    key.
     """
 
     client_type: ClassVar[str]
-    codec: ClassVar[Codec]
+    codec: Codec
     endpoint: ClassVar[Endpoint]
+    account_codec: ClassVar[AccountCodec | None] = None
     traces: ClassVar[bool] = True
 
     def __init__(
@@ -95,8 +102,10 @@ class LLMClient:
                 model=model,
                 client_type=self.client_type,
             )
-        own = (*environment_headers(self.endpoint, base_url), *self.endpoint.auth(key))
+        endpoint = self.endpoint.for_key(key)
+        own = (*environment_headers(endpoint, base_url), *endpoint.auth(key))
         self._target = checked_target(url, own, default_headers, client=name)
+        account = account_of(key, endpoint, client=name, client_type=self.client_type)
         route = partial(_route, Proxies.from_environment(), ssl_context)
         limits = limits or Limits()
         self._pictures = PictureFetcher(
@@ -111,10 +120,15 @@ class LLMClient:
             timeouts=timeouts or Timeouts(),
             limits=limits,
             max_retries=checked_retries(max_retries),
-            secrets=secrets_in(
-                "" if key == self.endpoint.placeholder_key else key, url, self._target.overrides
+            secrets=also(
+                secrets_in(
+                    "" if key == self.endpoint.placeholder_key else key, url, self._target.overrides
+                ),
+                () if account is None else (account.private_key,),
             ),
         )
+        if account is not None:
+            self._ask_as(account, endpoint)
         self._history: list[UniMessage] = []
         self._claim = Claim()
         self._streams: dict[int, weakref.ref[Stream]] = {}  # changed by any thread, in single steps
@@ -188,7 +202,7 @@ class LLMClient:
         page, seen = "", set[str]()
         while page not in seen:
             seen.add(page)
-            fetched = await call.fetch(self.codec.list_models(self._target, page))
+            fetched = await call.ask(self.codec.list_models(self._target, page))
             models, page = self._models_in(fetched.body)
             found += models
             if not page:
@@ -259,6 +273,13 @@ class LLMClient:
         return f"<{type(self).__name__} {self.model!r} at {self._target.host}>"
 
     # parts
+
+    def _ask_as(self, account: ServiceAccount, endpoint: Endpoint) -> None:
+        """Ask in the account's project, with its tokens."""
+        assert endpoint.grant is not None
+        assert self.account_codec is not None
+        self.codec = self.account_codec.of_project(account.project)
+        self._connector.authorization = Tokens(account, endpoint.grant, self._connector)
 
     def _check_messages(self, messages: Sequence[UniMessage]) -> list[UniMessage]:
         return checked_messages(messages, client=type(self).__name__, now=unix_milliseconds())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from .errors import MMSPError, UpstreamConnectionError, UpstreamError, UpstreamTimeoutError
-from .masking import masked
+from .masking import also, masked
+from .request import HttpRequest
 from .settings import Limits, Timeouts
 from .transport import Route, TransportError
 
-__all__ = ["Connector", "RetryableError"]
+__all__ = ["Authorization", "Connector", "RetryableError"]
 
 RetryableError = UpstreamError | UpstreamConnectionError | UpstreamTimeoutError
 
@@ -24,8 +26,26 @@ _LATE = {
 }
 
 
+class Authorization(Protocol):
+    """How requests show who sends them, where a header that is known beforehand will not do: a token
+    that ends, a signature of the request itself.
+    """
+
+    async def authorized(self, call: Any, request: HttpRequest) -> HttpRequest:
+        """`request` as it is sent. What has to be fetched for it is fetched by `call`, the `HttpCall`
+        that asks, and stops with it.
+        """
+        ...
+
+    def refused(self, request: HttpRequest) -> bool:
+        """The provider answered 401 to it. True when it can be shown something else, once."""
+        ...
+
+
 class Connector:
     """`route` finds how to reach a URL; `secrets` are masked in what providers send back."""
+
+    authorization: Authorization | None = None
 
     def __init__(
         self,
@@ -42,10 +62,14 @@ class Connector:
         self.timeouts = timeouts
         self.limits = limits
         self.max_retries = max_retries
-        self.secrets = secrets
+        self.secrets = self._own_secrets = secrets
 
     def __repr__(self) -> str:
         return f"<Connector of {self.client}>"
+
+    def hide(self, *secrets: str) -> None:
+        """Mask these too, instead of those of the last time."""
+        self.secrets = also(self._own_secrets, secrets)
 
     def mask(self, error: MMSPError) -> None:
         """Take the client's secrets out of what a provider made an error say."""

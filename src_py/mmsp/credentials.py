@@ -28,12 +28,16 @@ __all__ = ["environment_headers", "needed_credentials", "resolve_credentials", "
 def resolve_credentials(
     endpoint: Endpoint, api_key: str | None, base_url: str | None, *, client: str, client_type: str
 ) -> tuple[str, str]:
-    """The key (`""` for none) and the base URL to use. Raises `ApiKeyRequiredError`."""
+    """The key (`""` for none) and the base URL to use. Raises `ApiKeyRequiredError`.
+
+    A service account's key has a default endpoint of its own, which then is the one meant above.
+    """
     url = (base_url or "").strip()
     try:
         urlsplit(url)
     except ValueError:
         raise ValueError(f"{client}: base_url is no URL") from None
+    endpoint = endpoint.for_key(api_key or os.environ.get(endpoint.key_variable, ""))
     used_url = url or os.environ.get(endpoint.url_variable, "").strip() or endpoint.default_url
     if api_key:
         return api_key, used_url
@@ -86,6 +90,7 @@ def needed_credentials(endpoint: Endpoint, base_url: str | None = None) -> dict[
     """
     url = (base_url or "").strip()
     key_variable, url_variable = endpoint.key_variable, endpoint.url_variable
+    endpoint = endpoint.for_key(os.environ.get(key_variable, ""))
     theirs = not url or (same_endpoint(url, endpoint.default_url) and not endpoint.open_server)
     if theirs and os.environ.get(key_variable):
         return {"kind": "env", "key": key_variable} | ({} if url else {"base_url": url_variable})

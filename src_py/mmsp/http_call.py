@@ -49,6 +49,8 @@ class Fetched:
 class HttpCall(Call):
     """The base of `Stream`, and by itself whatever else is asked of a provider."""
 
+    _answering = False  # what the exchange brings is the answer, and nothing fetched for it
+
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do `work`, which fetches, and nothing else. Raises what ended the call, if that was not it."""
         self._enter()
@@ -104,8 +106,25 @@ class HttpCall(Call):
         exchange = await self._open(request, route)
         if exchange is None:
             raise CallOverError
-        body = await self._whole(exchange, limit or self._connector.limits.answer_bytes)
-        return Fetched(dict(exchange.headers), body)
+        return await self._fetched(exchange, limit)
+
+    async def ask(self, request: HttpRequest) -> Fetched:
+        """As `fetch`, for a request to the client's own provider: with what authorizes it."""
+        exchange = await self._ask(request)
+        if exchange is None:
+            raise CallOverError
+        return await self._fetched(exchange)
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready()`; it is looked at after each `wake_soon`. Raises `CallOverError`."""
+        while not ready():
+            if self._endings:
+                raise CallOverError
+            await self._wait(None)
+
+    def wake_soon(self) -> None:
+        """Have `until` look again; from any thread."""
+        self._on_loop(self._wake)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -122,6 +141,10 @@ class HttpCall(Call):
             yield
         finally:
             self._limit = None
+
+    async def _fetched(self, exchange: Exchange, limit: int | None = None) -> Fetched:
+        body = await self._whole(exchange, limit or self._connector.limits.answer_bytes)
+        return Fetched(dict(exchange.headers), body)
 
     async def _whole(self, exchange: Exchange, limit: int) -> bytes:
         assert self._loop is not None
@@ -154,6 +177,27 @@ class HttpCall(Call):
         return IncompleteStreamError(
             f"The answer was cut: {failure}. Trying again makes sense.", client=client
         )
+
+    async def _ask(self, request: HttpRequest) -> Exchange | None:
+        """`_open` for a request to the client's own provider.
+
+        A 401 is no failure yet where something else can be shown.
+        """
+        authorization = self._connector.authorization
+        if authorization is None:
+            return await self._open_answer(request)
+        shown = await authorization.authorized(self, request)
+        try:
+            return await self._open_answer(shown)
+        except UpstreamError as error:
+            if error.status != 401 or shown is request or not authorization.refused(shown):
+                raise
+        self._answering = False
+        return await self._open_answer(await authorization.authorized(self, request))
+
+    async def _open_answer(self, request: HttpRequest) -> Exchange | None:
+        self._answering = True
+        return await self._open(request)
 
     async def _open(self, request: HttpRequest, route: Route | None = None) -> Exchange | None:
         """Send `request` until an answer begins; None when the call has ended meanwhile.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, unquote_plus, urlsplit
 
-__all__ = ["beginning", "masked", "secrets_in"]
+__all__ = ["also", "beginning", "masked", "secrets_in"]
 
 _MASK = "***"
 _SHOWN = 200  # characters of what cannot be read
@@ -31,7 +31,12 @@ def secrets_in(key: str, url: str, headers: Headers) -> tuple[str, ...]:
     for name, value in (*headers, *_in_url(url)):
         if _NAMES.search(name) or _SCHEMES.match(value):
             found.update(part for part in _parts(name, value) if len(part) >= _SHORTEST)
-    forms = {form for secret in found for form in _forms(secret)}
+    return also((), found)
+
+
+def also(secrets: tuple[str, ...], more: Iterable[str]) -> tuple[str, ...]:
+    """`secrets`, and those of `more` in every form."""
+    forms = {*secrets, *(form for secret in more if secret for form in _forms(secret))}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
 

@@ -83,7 +83,6 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._size = 0
         self._busy = False
         self._started = False
-        self._asked = False  # what the exchange brings from now on is the answer
         self._now = 0
         self._content_seen = 0
         self._content_at = 0.0
@@ -118,7 +117,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
     @property
     def request_id(self) -> str | None:
         """The provider's id of this request, once its answer has begun."""
-        return None if self._exchange is None else request_id(dict(self._exchange.headers))
+        exchange = self._exchange if self._answering else None
+        return None if exchange is None else request_id(dict(exchange.headers))
 
     def text(self) -> TextStream:
         """The text alone: an asynchronous iterator of strings, which ends and stops as the stream does."""
@@ -251,8 +251,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
             if not self._endings and prepare is not None:
                 request = await prepare(self)
                 self._size = len(request.body)
-                self._asked = True
-                await self._open(request)
+                await self._ask(request)
+                self._reader.assembler.secrets = self._connector.secrets  # a token's among them
         except CallOverError:
             pass
         except MMSPError as error:
@@ -269,7 +269,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
 
     def _receive(self) -> bool:
         """Take what the socket brought; False when there is nothing new."""
-        exchange = self._exchange if self._asked else None
+        exchange = self._exchange if self._answering else None
         data = exchange.take() if exchange is not None else b""
         if not data:
             return False

@@ -12,7 +12,7 @@ from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .encoding import Asked, Json, Refusals, body_of, given, refuse, refuse_extra_body
 
-__all__ = ["BESIDE", "Codec", "Decoder", "Headers", "ids_in"]
+__all__ = ["BESIDE", "AccountCodec", "Codec", "Decoder", "Headers", "ids_in"]
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -101,6 +101,12 @@ class Codec(ABC):
         the last. Raises `LookupError` or `TypeError` for what is no such answer.
         """
         return ids_in(answer["data"]), ""
+
+
+class AccountCodec(Protocol):
+    """Makes the codec that asks in a service account's project."""
+
+    def of_project(self, project: str) -> Codec: ...
 
 
 def ids_in(entries: Any, key: str = "id") -> list[str]:

@@ -43,8 +43,11 @@ class GoogleCodec(Codec):
         return fetched(messages)
 
     def list_models(self, target: Target, page: str = "") -> HttpRequest:
+        return self._page(target, "/models", page)
+
+    def _page(self, target: Target, path: str, page: str) -> HttpRequest:
         query = f"?pageToken={quote(page, safe='')}" if page else ""
-        return target.request("GET", versioned(target, self.dialect.version, "/models") + query)
+        return target.request("GET", versioned(target, self.dialect.version, path) + query)
 
     def models(self, answer: Any) -> tuple[list[str], str]:
         """The last part of each `models/…` name, and the next page's token."""

@@ -6,6 +6,7 @@ The shapes are those of all vendors at once, because gateways pass on each other
     {"type": "error", "error": {"type", "message"}}      Anthropic
     [{"error": {"code", "message", "status"}}]           Google, sometimes the only member of a list
     {"code", "error": "text"}                            xAI
+    {"error": "word", "error_description": "text"}       whoever gives tokens
     {"detail": …}                                        Mistral, Voyage, FastAPI servers
     {"object": "error", "message", "type", "code"}       older vLLM
     {"base_resp": {"status_code", "status_msg"}}         MiniMax, with HTTP 200
@@ -69,6 +70,8 @@ def complaint(answer: Any) -> Complaint | None:
     error = answer.get("error")
     if isinstance(error, dict) and error:
         return _of_object(error)
+    if isinstance(error, str) and isinstance(why := answer.get("error_description"), str):
+        return Complaint(_text(f"{error}: {why}"), type=_text(error))
     if error:
         said = error if isinstance(error, str) else answer.get("message") or error
         return Complaint(_text(said), *_code_and_type(answer))
