@@ -152,11 +152,11 @@ class LLMClient:
             raise InvalidMessageError(
                 "messages is empty: give it at least one message", client=type(self).__name__
             )
-        request = self._try_to_encode(mine, settings)
+        requests = self._try_to_encode(mine, settings)
 
-        async def prepare(stream: Stream) -> HttpRequest:
+        async def prepare(stream: Stream) -> list[HttpRequest]:
             stream._trace = self._trace(mine, settings)
-            return request or await self._fetch_and_encode(stream, mine, settings)
+            return requests or await self._fetch_and_encode(stream, mine, settings)
 
         return self._stream(signal, prepare)
 
@@ -176,7 +176,7 @@ class LLMClient:
         mine = [checked_message(message, client=type(self).__name__, now=unix_milliseconds())]
         self._try_to_encode(mine, settings)
 
-        async def prepare(stream: Stream) -> HttpRequest:
+        async def prepare(stream: Stream) -> list[HttpRequest]:
             if not stream._hold(self._claim):
                 raise self._concurrent("A stateful call of this client is still running")
             messages = [*self._history, *mine]
@@ -306,23 +306,25 @@ class LLMClient:
         folder = cache_folder()
         return Trace(folder, trace_id, model=self.model, config=config, messages=messages)
 
-    def _try_to_encode(self, messages: list[UniMessage], config: UniConfig) -> HttpRequest | None:
-        """The request, or None if pictures are to be fetched for it. Raises what is wrong with it."""
+    def _try_to_encode(
+        self, messages: list[UniMessage], config: UniConfig
+    ) -> list[HttpRequest] | None:
+        """The requests, or None if pictures are to be fetched first. Raises what is wrong with them."""
         urls = self.codec.needs(messages)
-        request = self._encode(messages, config, self._pictures.check(urls, messages))
-        return None if urls else request
+        requests = self._encode(messages, config, self._pictures.check(urls, messages))
+        return None if urls else requests
 
     async def _fetch_and_encode(
         self, stream: Stream, messages: list[UniMessage], config: UniConfig
-    ) -> HttpRequest:
+    ) -> list[HttpRequest]:
         urls = self.codec.needs(messages)
         images = await self._pictures.fetch(stream, urls, messages) if urls else {}
         return self._encode(messages, config, images)
 
     def _encode(
         self, messages: list[UniMessage], config: UniConfig, images: Mapping[str, str]
-    ) -> HttpRequest:
-        return self.codec.encode(
+    ) -> list[HttpRequest]:
+        return self.codec.requests(
             self.model, messages, config, self._target, client=type(self).__name__, images=images
         )
 

@@ -70,6 +70,11 @@ class _Usage:
     thoughts: int | None = None
     response: int | None = None
 
+    def plus(self, other: _Usage) -> _Usage:
+        """The sums of the counts; one that only one of both has is as it is."""
+        pairs = [(getattr(self, each), getattr(other, each)) for each in self.__slots__]
+        return _Usage(*(b if a is None else a if b is None else a + b for a, b in pairs))
+
     def metadata(self) -> UsageMetadata:
         return {
             "cached_tokens": self.cached,
@@ -111,6 +116,7 @@ class Assembler:
         self._finished = False
         self._after_finish: Item | None = None  # the first item that went out after the finish
         self._usage: _Usage | None = None
+        self._used_before: _Usage | None = None  # by the answers before this one
         self._calls = False
         self._done: list[Item] = []
         self._arguments: dict[Hashable, str] = {}  # of finished calls
@@ -299,7 +305,19 @@ class Assembler:
     @property
     def usage_metadata(self) -> UsageMetadata | None:
         """Token counts reported so far, None until there were any."""
-        return self._usage.metadata() if self._usage else None
+        used = self._used()
+        return used.metadata() if used else None
+
+    @property
+    def items(self) -> int:
+        """How many items there are so far, the open one among them."""
+        return len(self._done) + (self._group is not None)
+
+    def next_answer(self) -> None:
+        """The answer was whole, but the turn goes on in the answer to a further request."""
+        self._used_before, self._usage = self._used(), None
+        self._reason, self._word = None, ""
+        self._finished, self._after_finish = False, None
 
     def drain(self) -> None:
         """After an abort: what came before the finish still goes out, a finish only ends it.
@@ -503,11 +521,16 @@ class Assembler:
 
     # ---- messages and errors
 
+    def _used(self) -> _Usage | None:
+        if self._usage is None or self._used_before is None:
+            return self._usage or self._used_before
+        return self._used_before.plus(self._usage)
+
     def _message(self, items: list[Item], reason: FinishReason | None) -> Item:
         return {
             "role": "assistant",
             "content_items": [copied(item) for item in items],
-            "usage_metadata": (self._usage or _Usage()).metadata(),
+            "usage_metadata": (self._used() or _Usage()).metadata(),
             "finish_reason": reason,
         }
 
@@ -517,7 +540,7 @@ class Assembler:
         )
 
     def _incomplete(self) -> IncompleteStreamError:
-        missing = ("finish_reason",) if self._usage else ("finish_reason", "usage_metadata")
+        missing = ("finish_reason",) if self._used() else ("finish_reason", "usage_metadata")
         names = " and ".join(name.replace("_metadata", "").replace("_", " ") for name in missing)
         return IncompleteStreamError(
             f"the answer ended before it was whole: no {names} came. Trying again makes sense",

@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 
 from .call import Call
 from .codecs.http_error import http_error
+from .connector import Authorization
 from .ending import Ending, Outcome
 from .errors import (
     IncompleteStreamError,
@@ -186,14 +187,17 @@ class HttpCall(Call):
         authorization = self._connector.authorization
         if authorization is None:
             return await self._open_answer(request)
-        shown = await authorization.authorized(self, request)
+        shown = await self._authorized(request, authorization)
         try:
             return await self._open_answer(shown)
         except UpstreamError as error:
             if error.status != 401 or shown is request or not authorization.refused(shown):
                 raise
-        self._answering = False
-        return await self._open_answer(await authorization.authorized(self, request))
+        return await self._open_answer(await self._authorized(request, authorization))
+
+    async def _authorized(self, request: HttpRequest, authorization: Authorization) -> HttpRequest:
+        self._answering = False  # nor is what comes now
+        return await authorization.authorized(self, request)
 
     async def _open_answer(self, request: HttpRequest) -> Exchange | None:
         self._answering = True

@@ -85,6 +85,29 @@ class AnswerReader:
             self._fail(error)
         return bool(tail)
 
+    @property
+    def answered(self) -> bool:
+        """Whether the wire said that the answer is whole."""
+        return self.decoder.terminal or self.assembler.finish_reason is not None
+
+    def check(self, owed: int) -> None:
+        """An answer of several is over: raise if the answers so far do not hold as many items as are
+        owed, because then nobody could tell which item belongs to what.
+        """
+        if (found := self.assembler.items) != owed:
+            raise StreamProtocolError(
+                f"the provider sent {found} items for the {owed} that it was asked for",
+                client=self._client,
+            )
+
+    def next_answer(self) -> None:
+        """What is received from here on answers another request of the same call."""
+        self.decoder.next_answer()
+        self.assembler.next_answer()
+        self._parser = Parser(self._limits.event_bytes)
+        self._whole = None
+        self._sniffed = False
+
     def complete(self) -> list[Any]:
         """The wire is over: the closing items. Raises what is wrong with the answer."""
         try:

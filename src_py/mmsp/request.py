@@ -20,6 +20,8 @@ _FORBIDDEN = re.compile(r"[\r\n\0]")
 class HttpRequest:
     """One request: `url` absolute (http or https), `headers` in order, `body` bytes (empty for GET).
 
+    `owed` is how many items its answer must hold, where several requests make one call; else 0.
+
     Raises `ValueError` for a header that HTTP cannot carry or a URL that leads nowhere.
     """
 
@@ -27,6 +29,7 @@ class HttpRequest:
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    owed: int = 0
 
     def __post_init__(self) -> None:
         for name, value in self.headers:
@@ -83,14 +86,19 @@ class Target:
         ).geturl()
 
     def request(
-        self, method: str, path: str, headers: tuple[tuple[str, str], ...] = (), body: bytes = b""
+        self,
+        method: str,
+        path: str,
+        headers: tuple[tuple[str, str], ...] = (),
+        body: bytes = b"",
+        owed: int = 0,
     ) -> HttpRequest:
         """The request itself: `headers` of the codec, then ours, then the caller's, last one wins."""
         merged = {
             name.lower(): (name, value)
             for name, value in (*headers, *self.headers, *self.overrides)
         }
-        return HttpRequest(method, self.url(path), tuple(merged.values()), body)
+        return HttpRequest(method, self.url(path), tuple(merged.values()), body, owed)
 
 
 def _is_host(host: str) -> bool:

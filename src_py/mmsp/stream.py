@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
@@ -66,7 +67,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         *,
         assembler: Assembler,
         decoder: Decoder,
-        prepare: Callable[[Stream], Awaitable[HttpRequest]],
+        prepare: Callable[[Stream], Awaitable[Sequence[HttpRequest]]],
         commit: Callable[[UniMessage], None] | None = None,
     ) -> None:
         super().__init__(connector, signal)
@@ -75,7 +76,9 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         )
         self._out = self._reader.out
         self._decode = self._reader.decode
-        self._prepare: Callable[[Stream], Awaitable[HttpRequest]] | None = prepare
+        self._prepare: Callable[[Stream], Awaitable[Sequence[HttpRequest]]] | None = prepare
+        self._requests: deque[HttpRequest] = deque()  # those still to be sent
+        self._owed = 0  # items, by the requests sent so far, if there are several
         self._commit = commit
         self._message: UniMessage | None = None
         self._stop_event: UniEvent | None = None
@@ -246,13 +249,20 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         if self._endings:
             return
         self._enter()
+        if not self._endings:
+            await self._send()
+
+    async def _send(self) -> None:
+        """Bring the answer to the next request to its beginning; prepare them before the first one."""
         prepare, self._prepare = self._prepare, None  # it may hold the whole request
         try:
-            if not self._endings and prepare is not None:
-                request = await prepare(self)
-                self._size = len(request.body)
-                await self._ask(request)
-                self._reader.assembler.secrets = self._connector.secrets  # a token's among them
+            if prepare is not None:
+                self._requests.extend(await prepare(self))
+                self._size = sum(len(each.body) for each in self._requests)
+            request = self._requests.popleft()
+            self._owed += request.owed
+            await self._ask(request)
+            self._reader.assembler.secrets = self._connector.secrets  # a token's among them
         except CallOverError:
             pass
         except MMSPError as error:
@@ -346,6 +356,9 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         except MMSPError as error:
             self._fail(error)
             return
+        if closing is None:
+            await self._send()
+            return
         message = cast("UniMessage", self._reader.assembler.message())
         self._now = message["created_at"] = unix_milliseconds()
         written = await self._write_trace(message)
@@ -376,11 +389,23 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         finally:
             writing.leave()
 
-    def _close_answer(self) -> list[Any]:
+    def _close_answer(self) -> list[Any] | None:
+        """The closing items; None if the answer is whole, but the call has more requests."""
         failure = None if self._exchange is None else self._exchange.failure
         if failure is not None and not self._reader.decoder.terminal:
             raise self._reader.cut(str(failure), readable=failure.retryable)
+        if self._owed and self._reader.answered:
+            self._reader.check(self._owed)
+            if self._requests:
+                self._await_next_answer()
+                return None
         return self._reader.complete()
+
+    def _await_next_answer(self) -> None:
+        if self._exchange is not None:
+            self._exchange.abandon()  # what may still come of it is nothing
+        self._reader.next_answer()
+        self._terminal_at = None
 
     def _record(self, message: UniMessage) -> None:
         """The commit: from here on nothing can take the turn back."""
@@ -438,6 +463,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
     def _drop(self) -> None:
         """Forget what was not handed out."""
         self._reader.drop()
+        self._requests.clear()
         self._stop_event = None
         if self._endings:
             self._endings["ending"].error = None

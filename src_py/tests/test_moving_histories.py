@@ -126,8 +126,9 @@ async def sent_by(client_type: str, history: list[UniMessage], base_url: str | N
     with ScriptedProvider(answer) as provider:
         client = AutoLLMClient("some-model", "a-key", base_url or provider.base_url, client_type)
         if base_url is not None:  # nobody is there any more: only the request is looked at
-            request = client._client._try_to_encode([*history, RESULT], {})
-            assert request is not None
+            requests = client._client._try_to_encode([*history, RESULT], {})
+            assert requests is not None
+            (request,) = requests
             return json.loads(request.body)
         client.set_history(history)
         await client.streaming_response_stateful(RESULT).message()

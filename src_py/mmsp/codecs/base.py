@@ -41,6 +41,10 @@ class Decoder(Protocol):
         """The body of a 200 answer that is no stream: a whole completion, or an error."""
         ...
 
+    def next_answer(self) -> None:
+        """What comes from here on answers another request of the same call."""
+        ...
+
 
 class Codec(ABC):
     """One wire protocol in one dialect. `name` marks what only this wire can take back; `ours` are the
@@ -73,7 +77,21 @@ class Codec(ABC):
         client: str,
         images: Mapping[str, str] = _NO_IMAGES,
     ) -> HttpRequest:
-        """The request. `images` has the `data:` URL of every URL that `needs` named.
+        """The request, or the first of `requests`."""
+        return self.requests(model, messages, config, target, client=client, images=images)[0]
+
+    def requests(
+        self,
+        model: str,
+        messages: Sequence[UniMessage],
+        config: UniConfig,
+        target: Target,
+        *,
+        client: str,
+        images: Mapping[str, str] = _NO_IMAGES,
+    ) -> list[HttpRequest]:
+        """What has to be asked, one after the other: one request, but where it would hold more than
+        the provider takes. `images` has the `data:` URL of every URL that `needs` named.
 
         Raises `UnsupportedParameterError` before it looks at any message, `InvalidMessageError` and
         `UnsupportedContentError`.
@@ -83,11 +101,18 @@ class Codec(ABC):
         refuse_extra_body(self.ours, asked)
         path, headers, body = self._request(asked)
         body |= asked.config.get("extra_body", {})
-        return target.request("POST", path, headers, body_of(body, client=client))
+        return [
+            target.request("POST", path, headers, body_of(part, client=client), owed)
+            for part, owed in self._parts(asked, body)
+        ]
 
     @abstractmethod
     def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
         """The path, headers and body that ask the model; the caller's `extra_body` is added to it."""
+
+    def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
+        """The bodies to send, if `body` is too much for one, with the number of items each asks for."""
+        return [(body, 0)]
 
     @abstractmethod
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> Decoder: ...

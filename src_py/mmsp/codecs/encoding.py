@@ -130,6 +130,29 @@ def _pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
                 yield from item.get("images") or ()
 
 
+def portions(body: Json, key: str, most: int, most_bytes: int = 0) -> list[tuple[Json, int]]:
+    """`body`, once for as many of the list at `key` as go into one request, with their number.
+
+    One portion is the whole body, with no number. `most_bytes` counts the texts in the list.
+    """
+    found: list[list[Any]] = [[]]
+    size = 0
+    for each in body[key]:
+        more = _size(each) if most_bytes else 0
+        if found[-1] and (len(found[-1]) == most or size + more > most_bytes > 0):
+            found.append([])
+            size = 0
+        found[-1].append(each)
+        size += more
+    if len(found) == 1:
+        return [(body, 0)]
+    return [({**body, key: portion}, len(portion)) for portion in found]
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
 def json_schema(schema: Json) -> Json:
     """The wrapping that both of OpenAI's wires want around a schema."""
     title = schema.get("title")

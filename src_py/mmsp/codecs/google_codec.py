@@ -10,7 +10,7 @@ from ..dialects.google import GoogleDialect
 from ..request import HttpRequest, Target
 from ..types import UniMessage
 from .base import Codec, ids_in
-from .encoding import Json, Refusals, fetched, row_for, versioned
+from .encoding import Asked, Json, Refusals, fetched, portions, row_for, versioned
 
 __all__ = ["GoogleCodec", "embedding_body", "is_embedding", "stand_in_signature"]
 
@@ -53,6 +53,11 @@ class GoogleCodec(Codec):
         """The last part of each `models/…` name, and the next page's token."""
         names = ids_in(answer.get("models") or answer["publisherModels"], "name")
         return [each.rpartition("/")[2] for each in names], str(answer.get("nextPageToken") or "")
+
+    def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
+        if not is_embedding(asked.model):
+            return [(body, 0)]
+        return portions(body, "requests", self.dialect.embeddings)
 
     def _model_path(self, target: Target, model: str, method: str) -> str:
         path = f"/{quote(_own_path(model), safe='/:@')}{method}"

@@ -46,15 +46,14 @@ class GenerateContentCodec(GoogleCodec):
     dialect: GoogleDialect
 
     name: ClassVar[str] = "google_generate_content"
-    ours: ClassVar[frozenset[str]] = frozenset({"contents"})
+    ours: ClassVar[frozenset[str]] = frozenset({"contents", "content", "requests"})
 
     def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
         model, config = asked.model, asked.config
         contents = Contents(self.name, asked.target.host, asked.client, asked.images)
         method = ":streamGenerateContent?alt=sse"
         if is_embedding(model):
-            body = embedding_body(model, contents.encode(asked.messages), config)
-            method = ":batchEmbedContents"
+            method, body = self._embedding(model, contents.encode(asked.messages), config)
         elif is_speech(model):
             body = self._speech(asked)
         else:
@@ -101,7 +100,10 @@ class GenerateContentCodec(GoogleCodec):
             made["thinkingLevel"] = self._level(model, level).upper()
         return made
 
-    # ---- speech
+    # ---- embeddings and speech
+
+    def _embedding(self, model: str, contents: list[Json], config: Json) -> tuple[str, Json]:
+        return ":batchEmbedContents", embedding_body(model, contents, config)
 
     def _speech(self, asked: Asked) -> Json:
         chosen, said = speech(asked, self.dialect.labelled_speech)

@@ -104,8 +104,8 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         """A 200 answer that is no stream of events: one chunk, or a list of them."""
         answer = plain_or_none(body)
         self._complain(answer)
-        if isinstance(answer, dict) and isinstance(answer.get("embeddings"), list):
-            self.terminal = embeddings(self._assembler, answer["embeddings"], client=self._client)
+        if embeddings(self._assembler, answer, client=self._client):
+            self.terminal = True
             return
         chunks = answer if isinstance(answer, list) else [answer]
         for each in chunks:
@@ -217,11 +217,23 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         )
 
 
-def embeddings(assembler: Assembler, found: list[Any], *, client: str) -> bool:
-    """Tell the vectors of an answer to `batchEmbedContents`, which has no events and no usage."""
+def embeddings(assembler: Assembler, answer: Any, *, client: str) -> bool:
+    """Tell the vectors of an answer that holds a list of them, or one, and has no events; False if it
+    is another answer.
+    """
+    if not isinstance(answer, dict):
+        return False
+    found = answer.get("embeddings")
+    if isinstance(answer.get("embedding"), dict):
+        found = [answer["embedding"]]
+    if not isinstance(found, list):
+        return False
     for place, each in enumerate(found):
         values = each.get("values") if isinstance(each, dict) else None
         assembler.embedding(place, vector(values, client=client))
+    usage = answer.get("usageMetadata")
+    prompt = usage.get("promptTokenCount") if isinstance(usage, dict) else None
+    assembler.usage(prompt=prompt if isinstance(prompt, int) else None)
     assembler.finish("stop")
     return True
 

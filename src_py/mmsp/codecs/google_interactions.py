@@ -42,7 +42,7 @@ class InteractionsCodec(GoogleCodec):
     dialect: GoogleDialect
 
     name: ClassVar[str] = "google_interactions"
-    ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "input", "store"})
+    ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "input", "store", "requests"})
 
     def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
         model, config = asked.model, asked.config

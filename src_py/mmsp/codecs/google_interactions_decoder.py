@@ -103,8 +103,8 @@ class InteractionsDecoder(WireDecoder[Event]):
         """A 200 answer that is no stream: a whole interaction, or what went wrong instead."""
         answer = plain_or_none(body)
         self._complain(answer)
-        if isinstance(answer, dict) and isinstance(answer.get("embeddings"), list):
-            self.terminal = embeddings(self._assembler, answer["embeddings"], client=self._client)
+        if embeddings(self._assembler, answer, client=self._client):
+            self.terminal = True
             return
         if not isinstance(answer, dict) or not ({"steps", "outputs"} & answer.keys()):
             raise self._unreadable("neither a stream nor an interaction", body)

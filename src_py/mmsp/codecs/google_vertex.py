@@ -7,7 +7,8 @@ from typing import Self
 from urllib.parse import quote
 
 from ..request import HttpRequest, Target
-from .encoding import versioned
+from .encoding import Asked, Json, versioned
+from .google_codec import is_embedding
 from .google_generate_content import GenerateContentCodec
 
 __all__ = ["VertexCodec"]
@@ -27,6 +28,20 @@ class VertexCodec(GenerateContentCodec):
 
     def list_models(self, target: Target, page: str = "") -> HttpRequest:
         return self._page(target, f"/publishers/{_PUBLISHER}/models", page)
+
+    def _embedding(self, model: str, contents: list[Json], config: Json) -> tuple[str, Json]:
+        body: Json = {"contents": contents}
+        if dimensions := config.get("embedding_config", {}).get("dimensions"):
+            body["embedContentConfig"] = {"outputDimensionality": dimensions}
+        return ":embedContent", body
+
+    def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
+        """There is no batch here: a request asks for one vector."""
+        if not is_embedding(asked.model):
+            return [(body, 0)]
+        contents = body.pop("contents")
+        owed = int(len(contents) > 1)
+        return [({"content": each, **body}, owed) for each in contents]
 
     def _model_path(self, target: Target, model: str, method: str) -> str:
         path = quote(_own_path(model), safe="/:@")

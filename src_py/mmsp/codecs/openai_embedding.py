@@ -1,6 +1,7 @@
 """OpenAI's embeddings: the messages' texts become one request, its answer one vector a message.
 
 The wire does not stream: the whole answer is read, then its vectors go out in the order of the messages.
+More messages than a server takes at once are asked for one portion after the other.
 They are asked for in base64, a third of the size; servers that ignore the wish send numbers.
 """
 
@@ -14,12 +15,13 @@ from dataclasses import dataclass
 from sys import byteorder
 from typing import Any, ClassVar
 
+from ..dialects.embedding import DIALECT, EmbeddingDialect
 from ..errors import InvalidMessageError, StreamProtocolError, UnsupportedContentError
 from ..grammar import Assembler
 from ..request import Target
 from ..types import UniMessage
 from .base import Codec, Headers
-from .encoding import Asked, Json, Refusals
+from .encoding import Asked, Json, Refusals, portions
 from .wire_decoder import AnswerDecoder, plain_or_none
 
 __all__ = ["EmbeddingCodec", "vector"]
@@ -30,6 +32,8 @@ _HEADERS = (("Content-Type", "application/json"), ("Accept", "application/json")
 @dataclass(frozen=True, slots=True)
 class EmbeddingCodec(Codec):
     """Embeddings as OpenAI and its imitators offer them."""
+
+    dialect: EmbeddingDialect = DIALECT
 
     name: ClassVar[str] = "openai_embedding"
     ours: ClassVar[frozenset[str]] = frozenset({"model", "input", "encoding_format"})
@@ -44,6 +48,9 @@ class EmbeddingCodec(Codec):
         if dimensions := asked.config.get("embedding_config", {}).get("dimensions"):
             body["dimensions"] = dimensions
         return "/embeddings", _HEADERS, body
+
+    def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
+        return portions(body, "input", self.dialect.inputs, self.dialect.bytes)
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> EmbeddingDecoder:
         return EmbeddingDecoder(assembler, client=client)

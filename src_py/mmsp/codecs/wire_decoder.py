@@ -45,6 +45,10 @@ class AnswerDecoder:
         self._assembler = assembler
         self._client = client
 
+    def next_answer(self) -> None:
+        """What comes from here on answers another request of the same call."""
+        self.terminal = False
+
     def _complain(self, answer: Any) -> None:
         """Raise if `answer` reports a failure."""
         if (found := complaint(answer)) is not None:

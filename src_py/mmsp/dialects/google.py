@@ -52,6 +52,7 @@ class GoogleDialect:
     - `levels`: thinking levels. In the first row whose text occurs in the lower-cased model id, each
       level has Google's word for it.
     - `refuses`: see `mmsp.codecs.encoding`.
+    - `embeddings`: how many a request may ask for; more are asked for one portion after the other.
     - `labelled_speech`: part of the ids of speech models that take each speaker's turn as a part of its
       own; older ones want the labels left in the text.
     """
@@ -59,6 +60,7 @@ class GoogleDialect:
     version: str = "v1beta"
     levels: tuple[tuple[str, Efforts], ...] = LEVELS
     refuses: tuple[tuple[str, frozenset[str]], ...] = (("", REFUSED),)
+    embeddings: int = 100
     labelled_speech: str = "gemini-3.8"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..base_client import LLMClient
 from ..codecs.openai_embedding import EmbeddingCodec
+from ..dialects.embedding import DIALECT
 from ..dialects.openai_endpoint import ENDPOINT
 
 __all__ = ["OpenAIEmbeddingClient"]
@@ -11,5 +12,5 @@ __all__ = ["OpenAIEmbeddingClient"]
 
 class OpenAIEmbeddingClient(LLMClient):
     client_type = "openai-embedding"
-    codec = EmbeddingCodec()
+    codec = EmbeddingCodec(DIALECT)
     endpoint = ENDPOINT
