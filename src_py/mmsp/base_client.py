@@ -12,13 +12,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import msgspec
-
 from .abort_signal import AbortSignal, checked_signal
 from .arguments import checked_model, checked_retries, checked_target, checked_text
 from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import AccountCodec, Codec
-from .codecs.http_error import complaint, stream_error
 from .connector import Connector
 from .credentials import environment_headers, resolve_credentials
 from .dialects.endpoint import Endpoint
@@ -27,12 +24,12 @@ from .errors import (
     ConcurrentCallError,
     InvalidMessageError,
     RoutingError,
-    StreamProtocolError,
     UnsupportedParameterError,
 )
 from .grammar import Assembler
 from .http_call import HttpCall
-from .masking import also, beginning, secrets_in
+from .masking import also, secrets_in
+from .model_list import fetch_models
 from .pictures import PictureFetcher
 from .plain import copied
 from .request import HttpRequest
@@ -131,7 +128,7 @@ class LLMClient:
             self._ask_as(account, endpoint)
         self._history: list[UniMessage] = []
         self._claim = Claim()
-        self._streams: dict[int, weakref.ref[Stream]] = {}  # changed by any thread, in single steps
+        self._calls: dict[int, weakref.ref[HttpCall]] = {}  # changed by any thread, in single steps
 
     # calls
 
@@ -192,38 +189,14 @@ class LLMClient:
         """The ids of the endpoint's models, as it lists them.
 
         `signal` stops it as it stops a stream. Raises `AbortError`, the errors of an answer that is
-        refused, late or unreadable, and `UnsupportedOperationError` where an endpoint has no list.
+        refused, late or unreadable, `StreamAbortedError` when the client is closed meanwhile, and
+        `UnsupportedOperationError` where an endpoint has no list.
         """
         call = HttpCall(self._connector, checked_signal(signal))
-        return await call.run(partial(self._list_models, call))
-
-    async def _list_models(self, call: HttpCall) -> list[str]:
-        found: list[str] = []
-        page, seen = "", set[str]()
-        while page not in seen:
-            seen.add(page)
-            fetched = await call.ask(self.codec.list_models(self._target, page))
-            models, page = self._models_in(fetched.body)
-            found += models
-            if not page:
-                return found
-        raise StreamProtocolError(
-            "The list of models does not end: the endpoint names the same page again.",
-            client=type(self).__name__,
+        self._keep(call)
+        return await call.run(
+            partial(fetch_models, call, self.codec, self._target, self._connector)
         )
-
-    def _models_in(self, body: bytes) -> tuple[list[str], str]:
-        client, secrets = type(self).__name__, self._connector.secrets
-        answer: Any = None
-        try:
-            answer = msgspec.json.decode(body)
-            return self.codec.models(answer)
-        except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            if (found := complaint(answer)) is not None:
-                raise stream_error(found, client=client, secrets=secrets) from None
-            raise StreamProtocolError(
-                f"The answer is no list of models: {beginning(body, secrets)!r}", client=client
-            ) from None
 
     # history
 
@@ -256,12 +229,14 @@ class LLMClient:
     # life
 
     async def aclose(self) -> None:
-        """Close this client's streams. Optional: a client that is dropped leaves nothing open."""
-        for key in list(self._streams):
-            reference = self._streams.get(key)
-            stream = None if reference is None else reference()
-            if stream is not None:
-                await stream.aclose()
+        """Close this client's streams, and stop its lists of models. Optional: a client that is dropped
+        leaves nothing open.
+        """
+        calls = [call for each in list(self._calls.values()) if (call := each()) is not None]
+        for call in calls:
+            call.close_now()
+        for call in calls:
+            await call.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -345,9 +320,13 @@ class LLMClient:
             prepare=prepare,
             commit=commit,
         )
-        key, streams = id(stream), self._streams
-        streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
+        self._keep(stream)
         return stream
+
+    def _keep(self, call: HttpCall) -> None:
+        """Know of `call` for as long as it lives."""
+        key, calls = id(call), self._calls
+        calls[key] = weakref.ref(call, lambda _: calls.pop(key, None))
 
 
 def _route(

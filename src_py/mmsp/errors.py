@@ -319,7 +319,9 @@ class UnknownEventError(ClientError):
 
 
 class StreamAbortedError(ClientError):
-    """Somebody else ended the stream: an operator, or a server shutting down. Not retryable."""
+    """Somebody else ended the stream or call: an operator, a server shutting down, whoever closed the
+    client of a `list_models`. Not retryable.
+    """
 
     def __init__(self, message: str, *, client: str, reason: Any = None) -> None:
         super().__init__(message, client=client)

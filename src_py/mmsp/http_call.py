@@ -20,6 +20,7 @@ from .ending import Ending, Outcome
 from .errors import (
     IncompleteStreamError,
     MMSPError,
+    StreamAbortedError,
     StreamProtocolError,
     UpstreamConnectionError,
     UpstreamError,
@@ -91,6 +92,18 @@ class HttpCall(Call):
         finally:
             ending.error = None
             del ending  # its error's traceback holds this frame
+
+    def close_now(self) -> None:
+        """End it: the connection is shut when this returns, and who waits gets `StreamAbortedError`."""
+        error = StreamAbortedError(
+            "The client was closed before its call was over.", client=self._connector.client
+        )
+        self._stop(Ending(Outcome.CLOSED, error))
+
+    async def aclose(self) -> None:
+        """`close_now`, until nothing of the call is on the network."""
+        self.close_now()
+        await self._gone()
 
     async def fetch(
         self,

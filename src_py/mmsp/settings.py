@@ -46,13 +46,14 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that is taken from a provider: bytes, except for the waits, which are in seconds."""
+    """The most that is taken from a provider: bytes, seconds for waits, and numbers for what is counted."""
 
     event_bytes: int = 64 * _MIB
     error_body_bytes: int = 64 * 1024
     answer_bytes: int = 64 * _MIB
     head_bytes: int = 64 * 1024
     retry_wait: float = 60.0
+    list_pages: int = 1000
     image_bytes: int = 20_000_000
     image_seconds: float = 30.0
     image_redirects: int = 5

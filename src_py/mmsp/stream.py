@@ -188,10 +188,14 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         A read that waits in another task ends as the stream does. After an abort it drops what is left,
         and the error.
         """
-        self._stop(Ending(Outcome.CLOSED))
-        self._drop()
+        self.close_now()
         if not self._busy:
             await self._gone()
+
+    def close_now(self) -> None:
+        """The part of `aclose` that does not wait: the connection is shut when this returns."""
+        self._stop(Ending(Outcome.CLOSED))
+        self._drop()
 
     async def __aenter__(self) -> Self:
         return self

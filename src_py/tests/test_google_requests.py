@@ -109,6 +109,12 @@ def test_models_come_in_pages(codec: Any) -> None:
     assert codec.list_models(TARGET, "a b").url == f"https://{HOST}/v1beta/models?pageToken=a%20b"
     page = {"models": [{"name": "models/a"}, {"name": "b"}], "nextPageToken": "n"}
     assert codec.models(page) == (["a", "b"], "n")
+    assert codec.models({"models": []}) == codec.models({}) == ([], "")
+    assert codec.models({"nextPageToken": "n"}) == ([], "n")
+    odds: list[dict[str, Any]] = [{"data": []}, {"models": None}, {"models": {}}]
+    for odd in odds:
+        with pytest.raises((LookupError, TypeError)):
+            codec.models(odd)
     assert codec.models({"publisherModels": [{"name": "publishers/google/models/c"}]}) == (
         ["c"],
         "",

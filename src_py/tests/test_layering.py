@@ -50,7 +50,7 @@ LAYERS = (
     ("reader", "connector", "trace"),
     ("call",),
     ("http_call",),
-    ("pictures", "tokens"),
+    ("model_list", "pictures", "tokens"),
     ("stream",),
     ("base_client",),
     ("clients",),

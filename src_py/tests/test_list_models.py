@@ -16,14 +16,16 @@ from mmsp import (
     Limits,
     MMSPError,
     ProviderStreamError,
+    StreamAbortedError,
     StreamProtocolError,
     Timeouts,
     UpstreamConnectionError,
     UpstreamError,
     UpstreamTimeoutError,
 )
+from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, cut, drip, reset, say, stall
-from tests.asking import client_of
+from tests.asking import QUESTION, client_of
 
 LISTED = {"object": "list", "data": [{"id": "b"}, {"id": "a"}, {"object": "model"}]}
 LIMIT = 0.2  # s
@@ -177,3 +179,156 @@ async def test_a_stop_while_waiting_to_try_again_sends_nothing_more() -> None:
         with pytest.raises(AbortError):
             await task
         assert len(provider.requests) == 1
+
+
+# ---- pages
+
+
+def page(client_type: str, number: int, filling: str = "") -> dict[str, Any]:
+    """A page that names another one behind it."""
+    if client_type.startswith("google"):
+        return {"models": [{"name": f"models/m{number}"}], "nextPageToken": f"p{number}{filling}"}
+    return {"data": [{"id": f"m{number}"}], "has_more": True, "last_id": f"p{number}{filling}"}
+
+
+PAGED = ["anthropic-official", "ant-messages", "google-official", "google-genai"]
+
+
+@pytest.mark.parametrize("client_type", PAGED)
+async def test_a_list_may_have_so_many_pages_and_no_more(client_type: str) -> None:
+    pages = [Answer.json(page(client_type, number)) for number in range(4)]
+    last = Answer.json({"models": [], "data": []})
+    with ScriptedProvider(*pages[:2], last) as provider:
+        client = client_of(provider, client_type, limits=Limits(list_pages=3))
+        assert await client.list_models() == ["m0", "m1"]
+        provider.answers = pages
+        provider.forget()
+        with pytest.raises(StreamProtocolError, match=r"more than 3 pages \(Limits.list_pages\)"):
+            await client.list_models()
+        assert len(provider.requests) == 3
+        provider.answers = pages[:1]
+        with pytest.raises(StreamProtocolError, match="the same page again"):
+            await client.list_models()
+
+
+@pytest.mark.parametrize("client_type", PAGED)
+async def test_the_pages_of_a_list_together_are_limited_in_size(client_type: str) -> None:
+    pages = [Answer.json(page(client_type, number, "x" * 400)) for number in range(4)]
+    with ScriptedProvider(*pages) as provider:
+        client = client_of(provider, client_type, limits=Limits(answer_bytes=1200))
+        with pytest.raises(StreamProtocolError, match=r"longer than 1,200 bytes \(Limits.answer"):
+            await client.list_models()
+        assert len(provider.requests) == 3
+
+
+STALLED_PAGES = {
+    "between two pages": Answer(head_gate="never"),
+    "inside the second page": Answer(say('{"data": ['), stall()),
+    "before the end of the second page": Answer(say('{"data":[],"models":[]}'), stall()),
+    "sleeping before the second page": Answer.error(503, headers={"retry-after": "30"}),
+}
+ENDS = ["abort", "abort from a thread", "cancel", "the client is closed"]
+
+
+@pytest.mark.every_loop
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("place", STALLED_PAGES)
+@pytest.mark.parametrize("client_type", PAGED)
+async def test_a_stop_at_a_later_page_closes_the_connection_and_asks_for_no_more(
+    client_type: str, place: str, end: str
+) -> None:
+    signal = AbortSignal()
+    asleep = place.startswith("sleeping")
+    first = Answer.json(page(client_type, 1))
+    with ScriptedProvider(first, STALLED_PAGES[place], first) as provider:
+        client = client_of(provider, client_type)
+        task = asyncio.create_task(client.list_models(signal))
+        await provider.until((lambda it: len(it.requests) == 2) if asleep else "stalled")
+        await asyncio.sleep(0.02)
+        started = time.monotonic()
+        await ended(end, client, signal, task)
+        assert time.monotonic() - started < LIMIT
+        if not asleep:
+            await provider.connections[-1].until_closed(LIMIT)
+        await asyncio.sleep(0.02)
+        assert len(provider.requests) == 2
+        assert not signal._listeners
+
+
+async def ended(end: str, client: Any, signal: AbortSignal, task: asyncio.Task[list[str]]) -> None:
+    """End the call as `end` says, and look at what comes out of it."""
+    error: type[BaseException] = AbortError
+    if end == "cancel":
+        task.cancel()
+        error = asyncio.CancelledError
+    elif end == "the client is closed":
+        await client.aclose()
+        error = StreamAbortedError
+    elif end == "abort":
+        signal.abort()
+    else:
+        thread = threading.Thread(target=signal.abort)
+        thread.start()
+        thread.join()
+    with pytest.raises(error) as caught:
+        await task
+    assert type(caught.value) is error
+    assert task.cancelling() == (1 if end == "cancel" else 0)
+
+
+# ---- closing the client
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_closing_a_client_stops_its_lists_and_its_streams_together(client_type: str) -> None:
+    with ScriptedProvider(Answer(head_gate="never")) as provider:
+        async with client_of(provider, client_type) as client:
+            lists = [asyncio.create_task(client.list_models()) for _ in range(3)]
+            stream = client.streaming_response([QUESTION])
+            reading = asyncio.ensure_future(anext(stream))
+            await provider.until("stalled", count=4)
+            closing_at = time.monotonic()
+        for connection in provider.connections:
+            await connection.until_closed(LIMIT)
+        assert time.monotonic() - closing_at < LIMIT
+        for each in lists:
+            with pytest.raises(StreamAbortedError, match="client was closed") as caught:
+                await each
+            assert not caught.value.retryable
+        with pytest.raises(StopAsyncIteration):
+            await reading
+        assert stream.outcome == "closed"
+
+
+async def test_a_list_that_is_over_is_not_known_any_more() -> None:
+    with ScriptedProvider(Answer.json(LISTED)) as provider:
+        client = client_of(provider)
+        assert await client.list_models() == ["b", "a"]
+        assert client._client._calls == {}
+        await client.aclose()
+        assert await client.list_models() == ["b", "a"]  # closing is of what runs
+
+
+async def test_a_client_may_be_closed_from_another_thread_s_loop() -> None:
+    with ScriptedProvider(Answer(head_gate="never")) as provider:
+        client = client_of(provider)
+        task = asyncio.create_task(client.list_models())
+        await provider.until("stalled")
+        thread = threading.Thread(target=lambda: asyncio.run(client.aclose()))
+        thread.start()
+        thread.join()
+        await provider.connections[0].until_closed(LIMIT)
+        with pytest.raises(StreamAbortedError):
+            await task
+
+
+async def test_a_closed_list_leaves_nothing_for_a_task_group_to_swallow() -> None:
+    """A `CancelledError` that nobody asked for would end a child without a word."""
+    with ScriptedProvider(Answer(head_gate="never")) as provider:
+        client = client_of(provider)
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(client.list_models())
+                await provider.until("stalled")
+                await client.aclose()
+        assert caught.group_contains(StreamAbortedError)

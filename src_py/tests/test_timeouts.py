@@ -354,5 +354,5 @@ async def test_finished_calls_leave_nothing_behind(calls: int) -> None:
         assert len(live) <= 10 + 1  # an idle connection has one, and the test's own
         assert len(loop._scheduled) < 300  # asyncio sweeps cancelled ones out in such portions
         assert len(signal._listeners) == 0
-        assert len(client._client._streams) == 0
+        assert len(client._client._calls) == 0
         signal.abort()

@@ -50,8 +50,12 @@ class GoogleCodec(Codec):
         return target.request("GET", versioned(target, self.dialect.version, path) + query)
 
     def models(self, answer: Any) -> tuple[list[str], str]:
-        """The last part of each `models/…` name, and the next page's token."""
-        names = ids_in(answer.get("models") or answer["publisherModels"], "name")
+        """The last part of each `models/…` name, and the next page's token. A page without any leaves
+        the list out, as JSON of protocol buffers does.
+        """
+        if answer.keys() <= {"nextPageToken"}:
+            answer = {"models": [], **answer}
+        names = ids_in(answer["models" if "models" in answer else "publisherModels"], "name")
         return [each.rpartition("/")[2] for each in names], str(answer.get("nextPageToken") or "")
 
     def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
