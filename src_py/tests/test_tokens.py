@@ -19,6 +19,7 @@ from mmsp import (
     AutoLLMClient,
     MMSPError,
     ProviderStreamError,
+    StreamAbortedError,
     StreamProtocolError,
     Timeouts,
     UpstreamConnectionError,
@@ -26,11 +27,12 @@ from mmsp import (
     UpstreamTimeoutError,
 )
 from mmsp.testing import Answer, ScriptedProvider, generate_content, pause, say, stall
-from tests.accounts import EMAIL, TOKEN, claims_of, token, vertex_client
+from tests.accounts import EMAIL, TOKEN, account, claims_of, token, vertex_client
 from tests.asking import QUESTION, WHOLE, events_of, shown
 from tests.calling import ask
 from tests.interruption_table import Way
 from tests.stopping import LIMIT_NS, STOPS, stop
+from tests.test_interruption import slow_name_server
 
 PATH = (
     "/v1beta1/projects/a-project/locations/global/publishers/google/models/gemini-x"
@@ -399,6 +401,90 @@ async def test_a_stop_while_a_refused_token_is_renewed_sends_no_more(way: Way) -
         assert len(vertex.requests) == 1
 
 
+@pytest.mark.parametrize("way", STOPS)
+async def test_a_stop_while_the_tokens_server_is_looked_up_connects_to_nothing(
+    vertex: ScriptedProvider, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    with ScriptedProvider(token(), host="localhost") as tokens:
+        slow_name_server(monkeypatch, release)
+        try:
+            started = time.monotonic_ns()
+            await stop(vertex_client(vertex, tokens).streaming_response([QUESTION]), way)
+            assert time.monotonic_ns() - started < LIMIT_NS
+        finally:
+            release.set()
+        await asyncio.sleep(0.02)
+        assert tokens.connections == vertex.connections == []
+
+
+@pytest.mark.parametrize("way", STOPS)
+@pytest.mark.parametrize(
+    ("reached", "options"),
+    [("connect", {"connect": "ignore"}), ("tunnel_tls", {"tunnel_tls": "ignore"})],
+    ids=["proxy CONNECT unanswered", "TLS behind a proxy stalled"],
+)
+async def test_a_stop_before_the_tokens_server_is_reached_through_a_proxy_closes_it(
+    reached: str, options: Any, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedProvider(token(), **options) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.proxy_url)
+        key = account("https://tokens.example/token")
+        client = AutoLLMClient(
+            "gemini-x", key, client_type="google-genai", ssl_context=proxy.ssl_context
+        )
+        stream = client.streaming_response([QUESTION])
+        stopped = await stop(stream, way, until=proxy.until(reached))
+        closed_ns = await proxy.connections[-1].until_closed(1.0)
+        assert closed_ns - stopped.at_ns <= LIMIT_NS
+        await asyncio.sleep(0.02)
+        assert len(proxy.connections) == 1
+
+
+@pytest.mark.no_debug
+@pytest.mark.every_loop
+async def test_an_abort_from_a_thread_closes_the_fetch_while_the_loop_is_blocked(
+    vertex: ScriptedProvider,
+) -> None:
+    with ScriptedProvider(Answer(head_gate="never")) as tokens:
+        stream = vertex_client(vertex, tokens).streaming_response([QUESTION])
+        reading = asyncio.ensure_future(anext(stream))
+        await tokens.until("stalled")
+        aborted: list[int] = []
+
+        def abort() -> None:
+            aborted.append(time.monotonic_ns())
+            stream.abort()
+
+        timer = threading.Timer(0.05, abort)
+        timer.start()
+        time.sleep(0.6)
+        timer.join()
+        closed_ns = await tokens.connections[0].until_closed(1.0)
+        assert closed_ns - aborted[0] <= LIMIT_NS
+        with pytest.raises(AbortError):
+            await reading
+        assert vertex.connections == []
+
+
+@pytest.mark.parametrize("way", STOPS)
+async def test_a_stop_while_the_token_for_a_later_part_is_fetched_sends_no_more(way: Way) -> None:
+    """Embeddings at Vertex AI are a request each: a token may end between two of them."""
+    one = Answer.json({"embedding": {"values": [1.0]}})
+    with ScriptedProvider(token(expires_in=0.01), NO_ANSWER) as tokens, ScriptedProvider(one) as it:
+        client = vertex_client(it, tokens, "gemini-embedding-2")
+        stream = client.streaming_response([QUESTION, QUESTION])
+        await anext(stream)
+        await asyncio.sleep(0.02)
+        stopped = await stop(stream, way, until=tokens.until("stalled"))
+        assert stopped.events == []
+        assert stream.request_id is None
+        closed_ns = await tokens.connections[-1].until_closed(1.0)
+        assert closed_ns - stopped.at_ns <= LIMIT_NS
+        await asyncio.sleep(0.02)
+        assert len(it.requests) == 1
+
+
 @pytest.mark.parametrize("way", ["abort", "cancel"])
 @pytest.mark.parametrize("phase", PHASES)
 async def test_a_stop_of_a_list_of_models_stops_its_token(
@@ -420,6 +506,25 @@ async def test_a_stop_of_a_list_of_models_stops_its_token(
         assert time.monotonic_ns() - stopped < LIMIT_NS
         if tokens.connections and not phase.startswith("sleeping"):
             assert await tokens.connections[-1].until_closed(1.0) - stopped <= LIMIT_NS
+        assert vertex.connections == []
+
+
+async def test_closing_the_client_stops_who_fetches_and_who_waits(vertex: ScriptedProvider) -> None:
+    with ScriptedProvider(Answer(head_gate="never")) as tokens:
+        client = vertex_client(vertex, tokens)
+        first = client.streaming_response([QUESTION])
+        reading = asyncio.ensure_future(anext(first))
+        await tokens.until("stalled")
+        lists = [asyncio.create_task(client.list_models()) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        await client.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await reading
+        for each in lists:
+            with pytest.raises(StreamAbortedError):
+                await each
+        await tokens.connections[0].until_closed(0.2)
+        assert len(tokens.connections) == 1
         assert vertex.connections == []
 
 
