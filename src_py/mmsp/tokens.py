@@ -113,7 +113,7 @@ class Tokens:
             return token
         except MMSPError as error:
             error.args = (f"No access token: {error}",)
-            renewal.error = error
+            renewal.error = copy.copy(error)  # without the traceback, which holds this frame
             raise
         finally:
             self._renewals.pop("current", None)

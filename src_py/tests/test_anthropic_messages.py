@@ -93,6 +93,9 @@ def test_the_models_come_in_pages() -> None:
     page = {"data": [{"id": "a"}, {"id": "b"}], "has_more": True, "last_id": "b"}
     assert COMPATIBLE.models(page) == (["a", "b"], "b")
     assert COMPATIBLE.models({**page, "has_more": False}) == (["a", "b"], "")
+    unnamed = {"data": page["data"], "has_more": True}
+    assert COMPATIBLE.models(unnamed) == (["a", "b"], "b")  # as the last id is what it is called by
+    assert COMPATIBLE.models({"data": [], "has_more": True}) == ([], "")
 
 
 # config

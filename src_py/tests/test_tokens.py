@@ -6,6 +6,7 @@ The key is a real one, made for the run; the token's server and Vertex AI are sc
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -205,6 +206,22 @@ async def test_calls_at_the_same_time_share_one_failure(vertex: ScriptedProvider
         assert str(error) == ("No access token: HTTP 400: invalid_grant: Invalid JWT Signature.")
 
 
+async def test_a_failure_keeps_no_call_alive(vertex: ScriptedProvider) -> None:
+    """Its traceback holds frames, and a frame that held the error would keep them all."""
+    with ScriptedProvider(Answer.error(400, "no")) as tokens:
+        client = vertex_client(vertex, tokens)
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(UpstreamError):
+                await client.list_models()
+            await asyncio.sleep(0)
+            inner: Any = client._client
+            assert inner._calls == {}
+        finally:
+            gc.enable()
+
+
 async def test_one_who_waits_fetches_when_the_one_who_fetched_is_stopped(
     vertex: ScriptedProvider,
 ) -> None:
@@ -399,6 +416,23 @@ async def test_a_stop_while_a_refused_token_is_renewed_sends_no_more(way: Way) -
         assert stream.request_id is None
         await asyncio.sleep(0.02)
         assert len(vertex.requests) == 1
+
+
+@pytest.mark.parametrize("way", STOPS)
+@pytest.mark.parametrize("answered", [False, True], ids=["headers late", "inside the answer"])
+async def test_a_stop_after_the_token_closes_the_request_itself(answered: bool, way: Way) -> None:
+    late = Answer(head_gate="never")
+    begun = Answer(say(generate_content.text("a")), stall())
+    with ScriptedProvider(token()) as tokens, ScriptedProvider(begun if answered else late) as it:
+        stream = vertex_client(it, tokens).streaming_response([QUESTION])
+        if answered:
+            assert shown([await anext(stream)]) == ["text.delta a"]
+        stopped = await stop(stream, way, until=it.until("stalled"))
+        assert stopped.events == []
+        closed_ns = await it.connections[-1].until_closed(1.0)
+        assert closed_ns - stopped.at_ns <= LIMIT_NS
+        await asyncio.sleep(0.02)
+        assert (len(it.requests), len(tokens.requests)) == (1, 1)
 
 
 @pytest.mark.parametrize("way", STOPS)

@@ -66,8 +66,10 @@ class MessagesCodec(Codec):
         return target.request("GET", path, (("Accept", "application/json"), _VERSION))
 
     def models(self, answer: Any) -> tuple[list[str], str]:
-        last = str(answer.get("last_id") or "") if answer.get("has_more") else ""
-        return ids_in(answer["data"]), last
+        ids = ids_in(answer["data"])
+        if not answer.get("has_more"):
+            return ids, ""
+        return ids, str(answer.get("last_id") or "".join(ids[-1:]))
 
     # ---- config
 
