@@ -12,6 +12,8 @@ that interrupts this very module. The rules that make it safe:
   those of the signals that follow this one.
 - A signal made by `any` stands with its sources only while somebody listens to it; at other times it asks
   them. Who leaves last looks again whether somebody came meanwhile.
+- Signals made from signals are walked in a loop, and each of them once: neither a chain of thousands nor
+  a net in which many ways lead to one source costs more than it has signals and sources.
 - Streams are held weakly: a signal that lives as long as the program keeps no stream alive.
 """
 
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self
 
 from . import timer
+from .plain import argument_shown
 
 __all__ = ["AbortError", "AbortSignal", "checked_signal"]
 
@@ -93,10 +96,7 @@ class AbortSignal:
 
         It needs no event loop, and a blocked one does not delay it. Dropped, it leaves no timer.
         """
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
-            raise TypeError(f"seconds is a number, not {seconds!r}")
-        if math.isnan(seconds):
-            raise ValueError("seconds is a number, not NaN")
+        seconds = _checked_seconds(seconds)
         signal = cls()
         reason = TimeoutError(f"aborted after {seconds:g} s")
         if seconds <= 0:
@@ -112,10 +112,7 @@ class AbortSignal:
         It holds its sources, and they hold it only while somebody listens to it: what is given to a call
         needs no other place, and leaves nothing behind when the call is over.
         """
-        sources = tuple(dict.fromkeys(signals))
-        for each in sources:
-            if not isinstance(each, AbortSignal):
-                raise TypeError(f"any() takes AbortSignals, not {type(each).__name__}")
+        sources = _checked_sources(signals)
         signal = cls()
         signal._sources = sources
         return signal
@@ -147,6 +144,8 @@ class AbortSignal:
         Returns a function that takes the subscription back. What the callback raises goes to
         `sys.unraisablehook`.
         """
+        if not callable(callback):
+            raise TypeError(f"callback is a function, not {type(callback).__name__}")
         key = object()
         self._callbacks[key] = callback
         self._follow()
@@ -189,11 +188,22 @@ class AbortSignal:
         """The abort that counts: this signal's own, or the first of its sources'."""
         fact = self._state.get("aborted")
         if fact is None and self._sources:
-            facts = [each for source in self._sources if (each := source._fact()) is not None]
+            facts = [each for source in self._above() if (each := source._state.get("aborted"))]
             if facts:
                 first = min(facts, key=lambda each: each.number)
                 fact = self._state.setdefault("aborted", first)
         return fact
+
+    def _above(self) -> list[AbortSignal]:
+        """This signal, its sources and theirs, each once; not those above one that is aborted."""
+        walk: list[AbortSignal] = [self]
+        found: set[AbortSignal] = {self}
+        for signal in walk:
+            if not signal._state:
+                new = [each for each in signal._sources if each not in found]
+                found.update(new)
+                walk += new
+        return walk
 
     # who is told
 
@@ -213,22 +223,26 @@ class AbortSignal:
         return bool(self._listeners or self._callbacks or self._followers)
 
     def _follow(self) -> None:
-        """Stand with the sources, since somebody listens."""
-        for source in self._sources:
-            source._followers[id(self)] = self
-            source._follow()
+        """Stand with the sources, and they with theirs, since somebody listens."""
+        if self._sources:
+            for signal in self._above():
+                for source in signal._sources:
+                    source._followers[id(signal)] = signal
 
     def _rest(self) -> None:
-        """Leave the sources, if nobody listens any more."""
-        while self._sources and not self._is_heard():
-            for source in self._sources:
-                source._followers.pop(id(self), None)
-                source._rest()
-            if not self._is_heard():
-                break
-            self._follow()  # somebody came meanwhile
-            if (fact := self._fact()) is not None:
-                self._spread(fact)
+        """Leave the sources, if nobody listens any more; then those whom this leaves alone do so too."""
+        walk: list[AbortSignal] = [self]
+        for signal in walk:
+            if not signal._sources or signal._is_heard():
+                continue
+            for source in signal._sources:
+                if source._followers.pop(id(signal), None) is not None:
+                    walk.append(source)
+            if signal._is_heard():  # somebody came meanwhile
+                signal._follow()
+                if (fact := signal._fact()) is not None:
+                    signal._spread(fact)
+                walk.append(signal)  # who came may have left again before it followed
 
     def _spread(self, fact: _Aborted) -> None:
         """Sockets first, then loops, then callbacks; of this signal and of all that follow it."""
@@ -242,12 +256,13 @@ class AbortSignal:
             signal._rest()
 
     def _reached(self, fact: _Aborted) -> list[AbortSignal]:
-        """This signal and its followers, those aborted by this very fact."""
+        """This signal, its followers and theirs, those aborted by this very fact; the nearest first."""
         told: list[AbortSignal] = [self]
-        for key in list(self._followers):
-            follower = self._followers.pop(key, None)
-            if follower is not None and follower._state.setdefault("aborted", fact) is fact:
-                told += follower._reached(fact)
+        for signal in told:
+            for key in list(signal._followers):
+                follower = signal._followers.pop(key, None)
+                if follower is not None and follower._state.setdefault("aborted", fact) is fact:
+                    told.append(follower)
         return told
 
     def _cut(self, reason: Any) -> list[Listener]:
@@ -282,6 +297,31 @@ def checked_signal(signal: Any) -> AbortSignal | None:
         f"signal is an mmsp.AbortSignal, not {type(signal).__name__}: make one, and have what you have "
         "call its abort()"
     )
+
+
+def _checked_sources(signals: Any) -> tuple[AbortSignal, ...]:
+    if not isinstance(signals, Iterable):
+        one = ": put it into a list" if isinstance(signals, AbortSignal) else ""
+        raise TypeError(f"any() takes a list of AbortSignals, not {type(signals).__name__}{one}")
+    sources = list(signals)
+    for each in sources:
+        if not isinstance(each, AbortSignal):
+            raise TypeError(f"any() takes AbortSignals, not {type(each).__name__}")
+    return tuple(dict.fromkeys(sources))
+
+
+def _checked_seconds(seconds: Any) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise TypeError(f"seconds is a number, not {argument_shown(seconds)}")
+    try:
+        number = float(seconds)
+    except OverflowError:
+        raise ValueError(
+            "seconds is a number that a float can hold; math.inf is for ever"
+        ) from None
+    if math.isnan(number):
+        raise ValueError("seconds is a number, not NaN")
+    return number
 
 
 class _Unraised:

@@ -1,6 +1,7 @@
 """Plain data, the stuff of messages: copies of it, and what is wrong with what is none.
 
-Plain is what JSON has a form for. Bytes are not: they stand only in the `data` of inline items.
+Plain is what JSON has a form for. Bytes are not: they stand only in the `data` of inline items. What is
+made from a plain type (a `StrEnum`, an `IntEnum`, a `defaultdict`) counts as what it is made from.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from typing import Any, Self
 
 __all__ = [
     "Fault",
+    "argument_shown",
     "below",
     "closest",
     "copied",
+    "exact",
+    "finite",
     "integer",
     "is_too_deep",
     "key_text",
@@ -24,6 +28,7 @@ __all__ = [
 
 _MOST_BITS = 13_000  # Python itself writes 4,300 digits at most
 _LONGEST_PATH = 200  # characters
+_MOST_SHOWN = 64  # bits or characters of an argument
 _DEEPEST = 200  # levels of nesting; JSON readers begin to differ at a few hundred
 
 
@@ -61,14 +66,13 @@ def plain_copy(value: Any, depth: int = 0) -> Any:
     if isinstance(value, int):
         return integer(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise Fault(f"is {value}, which JSON has no form for")
-        return value
+        return finite(value, "which JSON has no form for")
     if depth > _DEEPEST:
         raise Fault("is nested too deeply, or holds itself")
     if isinstance(value, dict | Mapping):
         return {
-            key_text(key): below(key, plain_copy, part, depth + 1) for key, part in value.items()
+            (name := key_text(key)): below(name, plain_copy, part, depth + 1)
+            for key, part in value.items()
         }
     if isinstance(value, list | tuple):
         return [below(at, plain_copy, part, depth + 1) for at, part in enumerate(value)]
@@ -87,7 +91,14 @@ def integer(value: int) -> int:
     """`value` if it can be written out. Raises `Fault` where it has thousands of digits."""
     if value.bit_length() > _MOST_BITS:
         raise Fault("is an integer of thousands of digits: send it as a string")
-    return value
+    return value if type(value) is int else int.__pos__(value)
+
+
+def finite(value: float, otherwise: str) -> float:
+    """`value` if it is neither infinite nor NaN. Raises `Fault`."""
+    if not math.isfinite(value):
+        raise Fault(f"is {value}, {otherwise}")
+    return value if type(value) is float else float.__pos__(value)
 
 
 def text(value: Any) -> str:
@@ -102,13 +113,29 @@ def text(value: Any) -> str:
                 "holds half a character (a lone surrogate), which no text can carry: "
                 "decode it with errors='replace'"
             ) from None
-    return value
+    return exact(value)
+
+
+def exact(word: str) -> str:
+    """The string itself of what may be more than one, as a member of an enum is."""
+    return word if type(word) is str else str.__str__(word)
 
 
 def kind_of(value: Any) -> str:
     """What a value is, with its article, for errors; never the value itself."""
     name = "null" if value is None else type(value).__name__
     return name if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def argument_shown(value: Any) -> str:
+    """An argument, for errors: itself where it is a short number or word, else what kind it is."""
+    if value is None or isinstance(value, bool | float):
+        return repr(value)
+    if isinstance(value, int):
+        return str(int(value)) if value.bit_length() <= _MOST_SHOWN else "so large an integer"
+    if isinstance(value, str):
+        return ascii(value) if len(value) <= _MOST_SHOWN else "so long a string"
+    return kind_of(value)
 
 
 def below(step: str | int, convert: Callable[..., Any], *given: Any) -> Any:
