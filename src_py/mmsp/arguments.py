@@ -6,37 +6,67 @@ No error shows a key, a header's value or a password.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from .plain import Fault, argument_shown, exact, text
 from .request import Target
 
-__all__ = ["checked_model", "checked_retries", "checked_target", "checked_text"]
+__all__ = [
+    "checked_flag",
+    "checked_kind",
+    "checked_model",
+    "checked_retries",
+    "checked_target",
+    "checked_text",
+]
 
 Headers = tuple[tuple[str, str], ...]
+T = TypeVar("T")
 
 
 def checked_model(model: Any) -> str:
+    """Raises `ValueError`."""
     if not isinstance(model, str) or not model.strip():
-        raise ValueError(f"model is the id of a model, not {model!r}")
-    return model
+        raise ValueError(f"model is the id of a model, not {argument_shown(model)}")
+    return _sendable("model", model)
 
 
 def checked_text(name: str, value: Any) -> str | None:
-    """A string or nothing. Raises `TypeError`."""
-    if value is not None and not isinstance(value, str):
+    """A string or nothing. Raises `TypeError`, and `ValueError` for half a character."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
         raise TypeError(f"{name} is a string, not {type(value).__name__}")
+    return _sendable(name, value)
+
+
+def checked_kind(name: str, value: Any, kind: type[T], what: str) -> T | None:
+    """An object of `kind` or nothing; `what` says how to make one. Raises `TypeError`."""
+    if value is None or isinstance(value, kind):
+        return value
+    raise TypeError(f"{name} is {what}, not {argument_shown(value)}")
+
+
+def checked_flag(name: str, value: Any) -> bool:
+    """Raises `TypeError`: the word "false" is true to Python."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {argument_shown(value)}")
     return value
 
 
 def checked_retries(number: Any) -> int:
+    """Raises `ValueError`."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ValueError(f"max_retries is a number of further attempts, 0 or more, not {number!r}")
+        raise ValueError(
+            f"max_retries is a number of further attempts, 0 or more, not {argument_shown(number)}"
+        )
     return number
 
 
 def checked_target(base_url: str, own: Headers, default_headers: Any, *, client: str) -> Target:
     """Where requests go and what they carry. Raises `ValueError` or `TypeError`."""
+    _sendable("base_url", base_url)
     try:
         username = urlsplit(base_url).username
     except ValueError:
@@ -63,5 +93,14 @@ def _headers(given: Any) -> Headers:
         raise TypeError(f"default_headers is a mapping of strings, not {type(given).__name__}")
     for name, value in given.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise TypeError(f"default_headers[{name!r}] is no string: names and values are strings")
-    return tuple(given.items())
+            raise TypeError(
+                f"default_headers[{argument_shown(name)}] is no string: names and values are strings"
+            )
+    return tuple((exact(name), exact(value)) for name, value in given.items())
+
+
+def _sendable(name: str, value: str) -> str:
+    try:
+        return text(value)
+    except Fault as fault:
+        raise ValueError(f"{name} {fault.problem}") from None

@@ -13,7 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .abort_signal import AbortSignal, checked_signal
-from .arguments import checked_model, checked_retries, checked_target, checked_text
+from .arguments import (
+    checked_flag,
+    checked_kind,
+    checked_model,
+    checked_retries,
+    checked_target,
+    checked_text,
+)
 from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import AccountCodec, Codec
 from .connector import Connector
@@ -38,7 +45,7 @@ from .settings import Limits, Timeouts
 from .stream import Stream, unix_milliseconds
 from .tokens import Tokens
 from .trace import Trace, cache_folder, check_trace_id
-from .transport import Proxies, Route
+from .transport import Proxies, Route, checked_context
 from .types import UniConfig, UniMessage
 
 if TYPE_CHECKING:
@@ -58,8 +65,9 @@ class LLMClient:
       first byte of an answer.
     - `ssl_context`: instead of the system's certificates.
 
-    Raises `ApiKeyRequiredError` when no key may be used, `ImportError` when a kind of key needs an extra
-    that is not installed. A client needs no closing.
+    Raises `ApiKeyRequiredError` when no key may be used, for an argument that is none `TypeError` or
+    `ValueError`, and `ImportError` when a kind of key needs an extra that is not installed. A client
+    needs no closing.
 
     `account_codec` makes the codec for the project of a service account, where the endpoint takes its
     key.
@@ -96,25 +104,29 @@ class LLMClient:
         if self.endpoint.refuses_accounts and key.lstrip().startswith("{"):
             raise RoutingError(
                 f"{name}: {self.endpoint.refuses_accounts}.",
-                model=model,
+                model=self.model,
                 client_type=self.client_type,
             )
         endpoint = self.endpoint.for_key(key)
         own = (*environment_headers(endpoint, base_url), *endpoint.auth(key))
         self._target = checked_target(url, own, default_headers, client=name)
         account = account_of(key, endpoint, client=name, client_type=self.client_type)
-        route = partial(_route, Proxies.from_environment(), ssl_context)
-        limits = limits or Limits()
+        route = partial(_route, Proxies.from_environment(), checked_context(ssl_context))
+        private = checked_flag("allow_private_image_urls", allow_private_image_urls)
+        how = "an mmsp.Limits, as Limits(image_bytes=1_000_000)"
+        limits = checked_kind("limits", limits, Limits, how) or Limits()
+        how = "an mmsp.Timeouts, as Timeouts(total=30)"
+        timeouts = checked_kind("timeouts", timeouts, Timeouts, how) or Timeouts()
         self._pictures = PictureFetcher(
             client=name,
             limits=limits,
-            route=partial(route, public_only=not allow_private_image_urls),
-            allow_private=allow_private_image_urls,
+            route=partial(route, public_only=not private),
+            allow_private=private,
         )
         self._connector = Connector(
             client=name,
             route=route,
-            timeouts=timeouts or Timeouts(),
+            timeouts=timeouts,
             limits=limits,
             max_retries=checked_retries(max_retries),
             secrets=also(

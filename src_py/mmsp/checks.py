@@ -12,7 +12,17 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
 from .errors import InvalidMessageError, UnsupportedParameterError
-from .plain import Fault, below, closest, key_text, kind_of, plain_copy, text
+from .plain import (
+    Fault,
+    argument_shown,
+    below,
+    closest,
+    exact,
+    key_text,
+    kind_of,
+    plain_copy,
+    text,
+)
 from .rules import (
     Rule,
     bytes_data,
@@ -62,13 +72,14 @@ def checked_config(config: Any, *, client: str) -> UniConfig:
             f"config is {kind_of(config)}; it is an object", client=client, parameter="config"
         )
     checked: dict[str, Any] = {}
-    for key, value in config.items():
+    for given, value in config.items():
+        key = _config_key(given, client)
         rule = _CONFIG.get(key)
         if rule is None:
             raise UnsupportedParameterError(
                 f"config has no key {key!r}{nearest(key, _CONFIG)}",
                 client=client,
-                parameter=str(key),
+                parameter=key,
             )
         if value is not None:
             try:
@@ -79,6 +90,16 @@ def checked_config(config: Any, *, client: str) -> UniConfig:
                 ) from None
     _check_choice(checked, client)
     return cast("UniConfig", checked)
+
+
+def _config_key(key: Any, client: str) -> str:
+    if isinstance(key, str):
+        return exact(key)
+    raise UnsupportedParameterError(
+        f"config has {kind_of(key)} for a key; keys are strings",
+        client=client,
+        parameter=argument_shown(key),
+    )
 
 
 # ---- messages
@@ -116,11 +137,12 @@ def _fields(message: Any) -> dict[str, Any]:
             raise Fault(f"is missing{_nearest_key(key, message)}", f".{key}")
     role = below("role", _role, message["role"])
     checked: dict[str, Any] = {"role": role}
-    for key, value in message.items():
+    for given, value in message.items():
+        key = key_text(given)
         if key == "content_items":
             checked[key] = below(key, _items, value, role)
         elif key != "role":
-            copied = below(key_text(key), _MESSAGE.get(key, plain_copy), value)
+            copied = below(key, _MESSAGE.get(key, plain_copy), value)
             if copied is not None or key not in _MESSAGE:
                 checked[key] = copied
     return checked
@@ -128,7 +150,7 @@ def _fields(message: Any) -> dict[str, Any]:
 
 def _role(role: Any) -> str:
     if role == "user" or role == "assistant":
-        return cast("str", role)
+        return text(role)
     advice = ': instructions go into config["system_prompt"]' if role in _INSTRUCTING else ""
     if role == "tool":
         advice = ': a tool\'s result is an item "tool_result.done" of a user message'
@@ -149,6 +171,7 @@ def _item(item: Any, role: str) -> dict[str, Any]:
         hint = ': text is {"type": "text.done", "text": "…"}' if isinstance(item, str) else ""
         raise Fault(f"is {kind_of(item)}; an item is an object{hint}")
     kind = item.get("type")
+    kind = exact(kind) if isinstance(kind, str) else kind
     shape = _ITEMS.get(kind) if isinstance(kind, str) else None
     if shape is None:
         _refuse_type(item, kind)
@@ -158,7 +181,8 @@ def _item(item: Any, role: str) -> dict[str, Any]:
         if role not in roles:
             raise Fault(f"is {kind!r}, which belongs into {_a(roles[0])} message", ".type")
         checked: dict[str, Any] = {"type": kind}
-        for key, value in item.items():
+        for given, value in item.items():
+            key = key_text(given)
             rule = rules.get(key) or optional.get(key)
             if rule is not None:
                 if value is not None or key in rules:  # null counts as absent

@@ -17,6 +17,7 @@ __all__ = ["Authorization", "Connector", "RetryableError"]
 RetryableError = UpstreamError | UpstreamConnectionError | UpstreamTimeoutError
 
 _FIRST_WAIT = 0.5  # s, doubled each time
+_DOUBLINGS = 8  # more than the longest wait needs
 _LONGEST_WAIT = 8.0  # s, unless the provider asks for more
 _LATE = {
     "connect": "No connection to the provider after",
@@ -113,4 +114,6 @@ class Connector:
         asked = error.retry_after if isinstance(error, UpstreamError) else None
         if asked is not None and asked > 0:
             return asked if asked <= self.limits.retry_wait else None
-        return min(_FIRST_WAIT * 2.0**attempt, _LONGEST_WAIT) * random.uniform(0.75, 1.0)
+        return min(_FIRST_WAIT * 2.0 ** min(attempt, _DOUBLINGS), _LONGEST_WAIT) * random.uniform(
+            0.75, 1.0
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from .arguments import checked_model, checked_text
 from .credentials import needed_credentials
 from .errors import RoutingError
 from .plain import closest
@@ -96,8 +97,9 @@ def family_of(model: str) -> str | None:
 def find_client(model: str, client_type: str | None = None) -> ClientEntry:
     """The client for `client_type`, or the variable CLIENT_TYPE, or the model's family.
 
-    Raises `RoutingError`.
+    Raises `RoutingError`, and what `mmsp.arguments` raises for what is no string.
     """
+    _check(model, client_type)
     named = client_type or os.environ.get("CLIENT_TYPE") or None
     found = family_of(model) if named is None else named.strip().lower()
     if found is None:
@@ -119,10 +121,16 @@ def find_client(model: str, client_type: str | None = None) -> ClientEntry:
     return entry
 
 
+def _check(model: Any, client_type: Any) -> None:
+    if not isinstance(model, str):
+        checked_model(model)
+    checked_text("client_type", client_type)
+
+
 def credentials_for(client_type: str, base_url: str | None = None) -> dict[str, Any] | None:
     """What a client of that type would do without a key being given (`needed_credentials`); None for a
     type that is not known."""
-    key = client_type.strip().lower()
+    key = (checked_text("client_type", client_type) or "").strip().lower()
     entry = CLIENTS.get(ALIASES.get(key, key))
     return None if entry is None else needed_credentials(entry.load().endpoint, base_url)
 

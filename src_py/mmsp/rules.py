@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from .plain import Fault, below, closest, integer, kind_of, plain_copy, text
+from .plain import Fault, below, closest, finite, integer, key_text, kind_of, plain_copy, text
 
 __all__ = [
     "Rule", "bytes_data", "filled", "flag", "form", "is_list", "json_object", "list_of",
@@ -23,9 +22,10 @@ def bytes_data(value: Any) -> bytes:
 
 
 def filled(value: Any) -> str:
-    if not text(value):
+    given = text(value)
+    if not given:
         raise Fault("is empty")
-    return cast("str", value)
+    return given
 
 
 def url(value: Any) -> str:
@@ -55,19 +55,17 @@ def number(value: Any) -> float:
         raise Fault(f"is {kind_of(value)}; it is a number")
     if isinstance(value, int):
         return integer(value)
-    if not math.isfinite(value):
-        raise Fault(f"is {value}; it is a finite number")
-    return value
+    return finite(value, "and not a finite number")
 
 
 def whole_number(lowest: int | None = None) -> Rule:
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise Fault(f"is {kind_of(value)}; it is an integer")
-        integer(value)
-        if lowest is not None and value < lowest:
-            raise Fault(f"is {value}; it is {lowest} or more")
-        return value
+        number = integer(value)
+        if lowest is not None and number < lowest:
+            raise Fault(f"is {number}; it is {lowest} or more")
+        return number
 
     return check
 
@@ -83,7 +81,7 @@ def one_of(*words: str) -> Rule:
         if not isinstance(value, str) or value not in words:
             said = repr(value) if isinstance(value, str) else kind_of(value)
             raise Fault(f"is {said}; it is one of {', '.join(map(repr, words))}")
-        return value
+        return text(value)
 
     return check
 
@@ -100,11 +98,12 @@ def form(required: Mapping[str, Rule], optional: Mapping[str, Rule]) -> Rule:
             raise Fault(f"is {kind_of(value)}; it is an object")
         checked: dict[str, Any] = {}
         for key, part in value.items():
-            rule = required.get(key) or optional.get(key)
+            name = key_text(key)
+            rule = required.get(name) or optional.get(name)
             if rule is None:
-                raise Fault(f"has no field {key!r}{nearest(key, (*required, *optional))}")
-            if part is not None or key in required:
-                checked[key] = below(key, rule, part)
+                raise Fault(f"has no field {name!r}{nearest(name, (*required, *optional))}")
+            if part is not None or name in required:
+                checked[name] = below(name, rule, part)
         for key in required:
             if key not in checked:
                 raise Fault("is missing", f".{key}")

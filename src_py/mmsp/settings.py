@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields
+
+from .plain import argument_shown
 
 __all__ = ["Limits", "Timeouts"]
 
 _MIB = 2**20
+_LARGEST = sys.float_info.max
 
 
 def _check(settings: Timeouts | Limits) -> None:
     for each in fields(settings):
         value = getattr(settings, each.name)
-        whole = isinstance(each.default, int) and not isinstance(value, int)
-        if whole and value is not None:
-            raise ValueError(f"{each.name} must be a whole number, not {value!r}")
-        if value is None and each.default is not None and isinstance(settings, Limits):
-            raise ValueError(f"{each.name} must be a number, not None")
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not value > 0
-        ):
-            raise ValueError(f"{each.name} must be a number above 0, not {value!r}")
+        if value is None and isinstance(settings, Timeouts):
+            continue
+        shown = argument_shown(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise ValueError(f"{each.name} must be a number above 0, not {shown}")
+        if isinstance(each.default, int) and not isinstance(value, int):
+            raise ValueError(f"{each.name} must be a whole number, not {shown}")
+        if value > _LARGEST and not isinstance(value, float):  # infinity is for ever
+            raise ValueError(f"{each.name} must be a number that a float can hold, not {shown}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from .ending import Ending, Outcome
 from .errors import MMSPError
 from .grammar import Assembler
 from .http_call import CallOverError, HttpCall
+from .plain import kind_of
 from .reader import AnswerReader
 from .request import HttpRequest
 from .trace import Trace, Writing, WrittenTrace, size_of
@@ -60,6 +61,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
     from anywhere, also from another thread or a signal handler.
     """
 
+    _started = False  # also of one whose making failed
+
     def __init__(
         self,
         connector: Connector,
@@ -70,6 +73,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         prepare: Callable[[Stream], Awaitable[Sequence[HttpRequest]]],
         commit: Callable[[UniMessage], None] | None = None,
     ) -> None:
+        if not isinstance(connector, Connector):
+            raise TypeError("a Stream is made by a client: client.streaming_response(messages)")
         super().__init__(connector, signal)
         self._reader = AnswerReader(
             client=connector.client, limits=connector.limits, assembler=assembler, decoder=decoder
@@ -85,7 +90,6 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._trace: Trace | None = None  # what `prepare` wants to leave of this call
         self._size = 0
         self._busy = False
-        self._started = False
         self._now = 0
         self._content_seen = 0
         self._content_at = 0.0
@@ -176,8 +180,11 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
 
     async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None) -> NoReturn:
         """Close the stream and raise what was given."""
-        await self.aclose()
         error = val if isinstance(val, BaseException) else typ
+        kind = error if isinstance(error, type) else type(error)
+        if not issubclass(kind, BaseException):
+            raise TypeError(f"athrow takes an exception, not {kind_of(error)}")
+        await self.aclose()
         if isinstance(error, type):
             error = error()
         raise error if tb is None else error.with_traceback(tb)
@@ -477,6 +484,8 @@ class TextStream:
     """The text deltas of a `Stream`, as strings. Dropping it drops the stream."""
 
     def __init__(self, stream: Stream) -> None:
+        if not isinstance(stream, Stream):
+            raise TypeError("a TextStream is made by a stream: stream.text()")
         self._stream = stream
 
     def __aiter__(self) -> Self:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from .errors import WireFormatError
-from .plain import Fault, below, key_text, kind_of, plain_copy, text
+from .plain import Fault, below, exact, key_text, kind_of, plain_copy, text
 
 __all__ = ["dumps", "from_wire", "loads", "to_wire"]
 
@@ -24,7 +24,8 @@ _Data = Callable[[Any], Any]
 
 
 def dumps(value: Any) -> str:
-    """A message, an event, an item, or a list of them, as JSON text.
+    """A message, an event, an item, or a list of them, as JSON text. A member of an enum of strings or
+    numbers is saved as its string or number.
 
     >>> dumps({"role": "user", "content_items": [{"type": "text.done", "text": "né"}]})
     '{"role":"user","content_items":[{"type":"text.done","text":"né"}]}'
@@ -34,11 +35,15 @@ def dumps(value: Any) -> str:
     return msgspec.json.encode(to_wire(value)).decode()
 
 
-def loads(saved: str | bytes) -> Any:
+def loads(saved: str | bytes | bytearray | memoryview) -> Any:
     """What `dumps` was given. Raises `WireFormatError` for what is no such text."""
+    if not isinstance(saved, str | bytes | bytearray | memoryview):
+        raise WireFormatError(
+            f"this is {kind_of(saved)}; what dumps made is a str, or the same as bytes", path="$"
+        )
     try:
-        value = msgspec.json.decode(saved)
-    except (ValueError, RecursionError) as error:
+        value = msgspec.json.decode(exact(saved) if isinstance(saved, str) else saved)
+    except (ValueError, RecursionError, BufferError) as error:
         raise WireFormatError(f"this is no JSON: {error}", path="$") from None
     return from_wire(value)
 
@@ -69,9 +74,11 @@ def _things(value: Any, data: _Data) -> Any:
         return [below(at, _things, part, data) for at, part in enumerate(value)]
     if not isinstance(value, Mapping):
         raise Fault(f"is {kind_of(value)}; a message, an event or an item is an object")
-    inline = str(value.get("type", "")).startswith(_INLINE)
+    kind = value.get("type")
+    inline = isinstance(kind, str) and kind.startswith(_INLINE)
     return {
-        key_text(key): below(key, _field, key, part, inline, data) for key, part in value.items()
+        (name := key_text(key)): below(name, _field, name, part, inline, data)
+        for key, part in value.items()
     }
 
 

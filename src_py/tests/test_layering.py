@@ -68,6 +68,7 @@ NEIGHBOURS = {
     "errors": {"types"},
     "request": {"errors"},
     "rules": {"plain"},
+    "settings": {"plain"},
     "sse": {"errors"},
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import datetime
+import enum
 from typing import Any
 
 import pytest
@@ -97,6 +99,43 @@ def test_the_value_is_not_changed() -> None:
     assert arguments == {"a": [1]}
 
 
+class Kind(str, enum.Enum):  # noqa: UP042 (its text is "Kind.TEXT", that of a StrEnum is its value)
+    TEXT, INLINE = "text.done", "inline_data.done"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Half(float):
+    def __repr__(self) -> str:
+        return "a half"
+
+
+class Ordered(collections.OrderedDict[str, Any]):
+    pass
+
+
+def test_what_is_made_from_a_plain_type_is_saved_as_what_it_is_made_from() -> None:
+    item = Ordered(type=Kind.TEXT, text=Kind.INLINE, fidelity={Kind.TEXT: [Number.ONE, Half(0.5)]})
+    saved = dumps([item, {"type": Kind.INLINE, "data": b"\0", "mime_type": "a/b"}])
+    assert saved == (
+        '[{"type":"text.done","text":"inline_data.done","fidelity":{"text.done":[1,0.5]}},'
+        '{"type":"inline_data.done","data":"AA==","mime_type":"a/b"}]'
+    )
+    plain = to_wire(item)
+    assert {type(each) for each in (*plain, *plain.values())} == {str, dict}
+    assert [type(each) for each in plain["fidelity"]["text.done"]] == [int, float]
+
+
+def test_saved_text_may_come_in_any_form_of_text_or_bytes() -> None:
+    class Text(str):
+        pass
+
+    forms = (Text("[]"), b"[]", bytearray(b"[]"), memoryview(b"[]"))
+    assert [loads(each) for each in forms] == [[]] * 4
+
+
 LOOP: list[Any] = []
 LOOP.append(LOOP)
 DEEP: Any = []
@@ -141,9 +180,16 @@ def test_what_cannot_be_saved_is_named_by_its_place(value: Any, path: str, said:
             "$[0].content_items[0].data",
         ),
         ("[" * 100_000, "$"),
+        (None, "$"),
+        (5, "$"),
+        ({"role": "user"}, "$"),
+        (["{}"], "$"),
+        (True, "$"),
+        ("\ud800", "$"),
+        (memoryview(b"{  }")[::2], "$"),
     ],
 )
-def test_what_is_no_saved_message_is_named_by_its_place(text: str, path: str) -> None:
+def test_what_is_no_saved_message_is_named_by_its_place(text: Any, path: str) -> None:
     with pytest.raises(WireFormatError) as caught:
         loads(text)
     assert caught.value.path == path

@@ -14,5 +14,6 @@ from .exchange import Exchange
 from .failure import TransportError
 from .pool import Pool, Route
 from .proxies import Proxies
+from .tls import checked_context
 
-__all__ = ["Exchange", "Pool", "Proxies", "Route", "TransportError"]
+__all__ = ["Exchange", "Pool", "Proxies", "Route", "TransportError", "checked_context"]

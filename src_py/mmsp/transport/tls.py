@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import ssl
+from typing import Any
 
-__all__ = ["default_context"]
+__all__ = ["checked_context", "default_context"]
 
 _contexts: dict[tuple[str | None, str | None], ssl.SSLContext] = {}
 
@@ -22,4 +23,18 @@ def default_context() -> ssl.SSLContext:
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         _contexts[key] = context
+    return context
+
+
+def checked_context(context: Any) -> ssl.SSLContext | None:
+    """A client's context or none. Raises `TypeError` and `ValueError`."""
+    if context is None:
+        return None
+    if not isinstance(context, ssl.SSLContext):
+        raise TypeError(
+            "ssl_context is an ssl.SSLContext, as ssl.create_default_context() makes it, "
+            f"not {type(context).__name__}"
+        )
+    if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+        raise ValueError("ssl_context is a server's: make it with ssl.create_default_context()")
     return context
