@@ -56,7 +56,8 @@ async def test_an_encoded_or_chunked_list_is_read_too() -> None:
         (Answer(say("<html>a-key")), StreamProtocolError, "'<html>***'"),
         (Answer(), StreamProtocolError, "no list of models: ''"),
         (Answer.json({"data": "x"}), StreamProtocolError, "no list of models"),
-        (Answer.json([[]] * 3), None, ""),
+        (Answer.json([]), None, ""),
+        (Answer.json([[]] * 3), StreamProtocolError, "no list of models: '[[],[],[]]'"),
         (Answer(say("x" * 2000), framing="length"), StreamProtocolError, "longer than 1,000 bytes"),
         (Answer(say('{"data":'), cut()), IncompleteStreamError, "cut"),
         (Answer(say('{"data":'), reset()), IncompleteStreamError, "cut"),
@@ -76,6 +77,55 @@ async def test_what_is_no_list_of_models_has_its_error(
             await client.list_models()
         assert said in str(caught.value)
         assert "a-key" not in str(caught.value)
+
+
+NO_ENTRIES: list[Any] = [
+    "a", 3, None, {"id": "a"}, ["a"], [None, 3], [{}], [{"id": 3, "name": []}], [{"id": "", "name": ""}],
+]  # fmt: skip
+RUBBISH: list[Any] = [
+    None, 3, "a", True, ["a"], [3], [[]], [{}], {}, {"a": 1},
+    *({key: each} for key in ("data", "models", "publisherModels") for each in NO_ENTRIES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_rubbish_is_no_list_of_models_on_any_wire(client_type: str) -> None:
+    with ScriptedProvider(*map(Answer.json, RUBBISH)) as provider:
+        client = client_of(provider, client_type, max_retries=0)
+        for _ in RUBBISH:
+            with pytest.raises(StreamProtocolError, match="The answer is no list of models"):
+                await client.list_models()
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_a_list_of_models_may_be_empty_and_hold_a_nameless_one(client_type: str) -> None:
+    def listed(*entries: Any) -> Answer:
+        return Answer.json({"data": entries, "models": entries})
+
+    named = {"id": "a", "name": "models/a"}
+    with ScriptedProvider(listed(), listed(named, {}, 3, "b")) as provider:
+        client = client_of(provider, client_type)
+        assert await client.list_models() == []
+        assert await client.list_models() == ["a"]
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+@pytest.mark.parametrize("page", [3, ["a"], {"a": 1}, True])
+async def test_a_next_page_has_a_name(client_type: str, page: Any) -> None:
+    entries = [{"id": "a", "name": "models/a"}]
+    answer = {"data": entries, "models": entries, "has_more": True}
+    pages = (
+        CLIENTS[client_type].load().codec.models(answer | {"last_id": "b", "nextPageToken": "b"})
+    )
+    with ScriptedProvider(
+        Answer.json(answer | {"last_id": page, "nextPageToken": page})
+    ) as provider:
+        client = client_of(provider, client_type)
+        if pages[1]:
+            with pytest.raises(StreamProtocolError, match="no list of models"):
+                await client.list_models()
+        else:
+            assert await client.list_models() == ["a"]
 
 
 async def test_a_passing_failure_is_tried_again() -> None:

@@ -18,7 +18,7 @@ from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniMessage
 from .anthropic_messages_decoder import REDACTED, MessagesDecoder
-from .base import BESIDE, Codec, Headers, ids_in
+from .base import BESIDE, Codec, Headers, ids_in, page_in
 from .encoding import (
     JSON_FOR_EVENTS,
     Asked,
@@ -69,7 +69,7 @@ class MessagesCodec(Codec):
         ids = ids_in(answer["data"])
         if not answer.get("has_more"):
             return ids, ""
-        return ids, str(answer.get("last_id") or "".join(ids[-1:]))
+        return ids, page_in(answer, "last_id") or "".join(ids[-1:])
 
     # ---- config
 

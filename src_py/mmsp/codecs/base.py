@@ -12,7 +12,7 @@ from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
 from .encoding import Asked, Json, Refusals, body_of, given, refuse, refuse_extra_body
 
-__all__ = ["BESIDE", "AccountCodec", "Codec", "Decoder", "Headers", "ids_in"]
+__all__ = ["BESIDE", "AccountCodec", "Codec", "Decoder", "Headers", "ids_in", "page_in"]
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -135,8 +135,22 @@ class AccountCodec(Protocol):
 
 
 def ids_in(entries: Any, key: str = "id") -> list[str]:
-    """The ids of a list of models; an entry without one is left out. Raises `TypeError` for no list."""
+    """The ids of a list of models; an entry without one is left out.
+
+    Raises `TypeError` for what is no list, and for a list in which nothing has one.
+    """
     if not isinstance(entries, list):
         raise TypeError("no list")
     found = [each.get(key) for each in entries if isinstance(each, dict)]
-    return [each for each in found if isinstance(each, str)]
+    ids = [each for each in found if isinstance(each, str) and each]
+    if entries and not ids:
+        raise TypeError("a list of something else")
+    return ids
+
+
+def page_in(answer: dict[str, Any], key: str) -> str:
+    """What the next page is called; "" if there is none. Raises `TypeError`."""
+    name = answer.get(key) or ""
+    if not isinstance(name, str):
+        raise TypeError("no name of a page")
+    return name

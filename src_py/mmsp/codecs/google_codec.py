@@ -9,7 +9,7 @@ from urllib.parse import quote
 from ..dialects.google import GoogleDialect
 from ..request import HttpRequest, Target
 from ..types import UniMessage
-from .base import Codec, ids_in
+from .base import Codec, ids_in, page_in
 from .encoding import Asked, Json, Refusals, fetched, portions, row_for, versioned
 
 __all__ = ["GoogleCodec", "embedding_body", "is_embedding", "stand_in_signature"]
@@ -56,7 +56,7 @@ class GoogleCodec(Codec):
         if answer.keys() <= {"nextPageToken"}:
             answer = {"models": [], **answer}
         names = ids_in(answer["models" if "models" in answer else "publisherModels"], "name")
-        return [each.rpartition("/")[2] for each in names], str(answer.get("nextPageToken") or "")
+        return [each.rpartition("/")[2] for each in names], page_in(answer, "nextPageToken")
 
     def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
         if not is_embedding(asked.model):
