@@ -104,6 +104,7 @@ class Assembler:
         secrets: tuple[str, ...] = (),
     ) -> None:
         self.secrets = secrets
+        self.wire = wire
         self.out: deque[Item] = deque()
         self.content = 0
         self.over = False

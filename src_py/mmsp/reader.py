@@ -9,10 +9,12 @@ A failure found in the bytes is kept in `failure` until everything before it has
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from .codecs.base import Decoder
-from .errors import IncompleteStreamError, MMSPError, StreamProtocolError
+from .codecs.marks import wrong_wire
+from .errors import EmptyResponseError, IncompleteStreamError, MMSPError, StreamProtocolError
 from .grammar import Assembler
 from .settings import Limits
 from .sse import EventTooLargeError, Parser
@@ -20,6 +22,7 @@ from .sse import EventTooLargeError, Parser
 __all__ = ["AnswerReader"]
 
 _NOT_A_STREAM = b'{["<'  # how JSON and HTML begin; no line of an event stream does
+_NOTHING_READ = (IncompleteStreamError, EmptyResponseError, StreamProtocolError)
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -43,6 +46,7 @@ class AnswerReader:
         self._frames: deque[tuple[str, bytes]] = deque()
         self._whole: bytearray | None = None
         self._sniffed = False
+        self._first = b""  # the data of the first event, or a whole answer
 
     def receive(self, data: bytes) -> None:
         """Take a piece of the body. After a failure it is dropped."""
@@ -58,6 +62,8 @@ class AnswerReader:
         except EventTooLargeError as error:
             self._frames.extend(error.events)
             self.failure = self._too_long("An event of the answer is", error.limit, "event_bytes")
+        if not self._first:
+            self._note_first(self._frames)
 
     def decode(self) -> bool:
         """Decode frames until one brings something to hand out; True when there is something."""
@@ -76,6 +82,8 @@ class AnswerReader:
             body, self._whole = bytes(self._whole.lstrip(_BLANK)), bytearray()
             return bool(body) and self._read_whole(body)
         tail = self._parser.close()
+        if not self._first:
+            self._note_first(tail)
         try:
             for frame in tail:
                 self.decoder.feed(*frame)
@@ -151,6 +159,9 @@ class AnswerReader:
             if start in _NOT_A_STREAM:
                 self._whole = bytearray()
 
+    def _note_first(self, frames: Iterable[tuple[str, bytes]]) -> None:
+        self._first = next((data for _, data in frames if data[:1] == b"{"), b"")
+
     def _keep(self, whole: bytearray, data: bytes) -> None:
         whole += data
         if len(whole) > self._limits.answer_bytes:
@@ -159,6 +170,7 @@ class AnswerReader:
             )
 
     def _read_whole(self, body: bytes) -> bool:
+        self._first = body
         try:
             self.decoder.whole(body)
         except Exception as error:
@@ -171,6 +183,9 @@ class AnswerReader:
             error = StreamProtocolError(
                 f"The answer cannot be read: {type(error).__name__}.", client=self._client
             )
+        if isinstance(error, _NOTHING_READ) and not self.assembler.content:
+            said = wrong_wire(self._first, self.assembler.wire)
+            error = error if said is None else StreamProtocolError(said, client=self._client)
         self.failure = error
 
     def _too_long(self, what: str, limit: int, name: str) -> StreamProtocolError:
