@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-from .registry import family_of, find_client
+from .registry import family_of, find_client, refuse_client_type
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +25,7 @@ class AutoLLMClient:
     `client_type` (or the variable CLIENT_TYPE) says which wire to speak; without, the beginning of the
     model's id says whose model it is (`mmsp.registry.FAMILIES`). The other arguments are those of
     `mmsp.base_client.LLMClient`. Raises `RoutingError` when no client is known, `ApiKeyRequiredError`
-    when no key may be used.
+    when no key may be used, `TypeError` and `ValueError` for other arguments that are none.
     """
 
     def __init__(
@@ -43,6 +43,8 @@ class AutoLLMClient:
         allow_private_image_urls: bool = False,
     ) -> None:
         client = find_client(model, client_type).load()
+        refuse_client_type("api_key", api_key)
+        refuse_client_type("base_url", base_url)
         named = client_type or os.environ.get("CLIENT_TYPE")
         self._family = None if named else family_of(model)
         self._client = client(

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .abort_signal import AbortSignal, checked_signal
 from .arguments import (
+    checked_base,
     checked_flag,
+    checked_key,
     checked_kind,
     checked_model,
     checked_retries,
     checked_target,
     checked_text,
+    missing_version,
 )
 from .checks import checked_config, checked_message, checked_messages
 from .codecs.base import AccountCodec, Codec
@@ -101,6 +104,8 @@ class LLMClient:
             client=name,
             client_type=self.client_type,
         )
+        checked_base(url, self.codec.paths, client=name)
+        checked_key(key, client=name)
         if self.endpoint.refuses_accounts and key.lstrip().startswith("{"):
             raise RoutingError(
                 f"{name}: {self.endpoint.refuses_accounts}.",
@@ -129,6 +134,7 @@ class LLMClient:
             timeouts=timeouts,
             limits=limits,
             max_retries=checked_retries(max_retries),
+            lacks=missing_version(url, self.endpoint.default_url),
             secrets=also(
                 secrets_in(
                     "" if key == self.endpoint.placeholder_key else key, url, self._target.overrides

@@ -44,7 +44,9 @@ class Authorization(Protocol):
 
 
 class Connector:
-    """`route` finds how to reach a URL; `secrets` are masked in what providers send back."""
+    """`route` finds how to reach a URL; `secrets` are masked in what providers send back; `lacks` is what
+    such endpoints have at the end of their base URL, and this one has not: "/v1".
+    """
 
     authorization: Authorization | None = None
 
@@ -56,6 +58,7 @@ class Connector:
         timeouts: Timeouts,
         limits: Limits,
         max_retries: int,
+        lacks: str = "",
         secrets: tuple[str, ...] = (),
     ) -> None:
         self.client = client
@@ -63,6 +66,7 @@ class Connector:
         self.timeouts = timeouts
         self.limits = limits
         self.max_retries = max_retries
+        self.lacks = lacks
         self.secrets = self._own_secrets = secrets
 
     def __repr__(self) -> str:
@@ -78,6 +82,10 @@ class Connector:
             error.args = tuple(masked(each, self.secrets) for each in error.args)
             for name, value in vars(error).items():
                 setattr(error, name, masked(value, self.secrets))
+
+    def advice(self, status: int) -> str:
+        """What to do about an HTTP status, where something is known."""
+        return f"Does the base_url lack {self.lacks}?" if status == 404 and self.lacks else ""
 
     def connection_error(self, failure: TransportError) -> UpstreamConnectionError:
         return UpstreamConnectionError(

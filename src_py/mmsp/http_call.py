@@ -243,7 +243,7 @@ class HttpCall(Call):
             if 200 <= exchange.status < 300:
                 return exchange  # whatever has happened since: what arrived comes first
             if exchange.status:
-                await self._refused(exchange)
+                await self._refused(exchange, own=route is None)
             elif failure is None:
                 await self._wait(self._check(exchange, connect_by))
             elif exchange.reused and not exchange.answered:
@@ -290,8 +290,8 @@ class HttpCall(Call):
             raise self._connector.timed_out("first_event")
         return self._sent_at + limit
 
-    async def _refused(self, exchange: Exchange) -> None:
-        """Raise the `UpstreamError` of an answer that is not a 2xx."""
+    async def _refused(self, exchange: Exchange, *, own: bool) -> None:
+        """Raise the `UpstreamError` of an answer that is not a 2xx; `own` if the endpoint gave it."""
         assert self._loop is not None
         limit = self._connector.limits.error_body_bytes
         body = bytearray()
@@ -312,6 +312,7 @@ class HttpCall(Call):
                     client=self._connector.client,
                     now=time.time(),
                     secrets=self._connector.secrets,
+                    advice=self._connector.advice(exchange.status) if own else "",
                 )
             await self._wait(until)
 

@@ -23,6 +23,7 @@ __all__ = [
     "credentials_for",
     "family_of",
     "find_client",
+    "refuse_client_type",
 ]
 
 
@@ -119,6 +120,14 @@ def find_client(model: str, client_type: str | None = None) -> ClientEntry:
             f"No client type {named!r}{meant} {_there_are()}", model=model, client_type=named
         )
     return entry
+
+
+def refuse_client_type(name: str, value: Any) -> None:
+    """Raise `ValueError` for an argument that is the name of a client type. "openai" may be a key: people
+    give it to servers of their own."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word in CLIENTS or ("-" in word and word in ALIASES):
+        raise ValueError(f"{name} is the name of a client type: give it as client_type=…")
 
 
 def _check(model: Any, client_type: Any) -> None:

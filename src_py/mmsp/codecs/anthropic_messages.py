@@ -46,6 +46,7 @@ class MessagesCodec(Codec):
 
     name: ClassVar[str] = "anthropic_messages"
     ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "messages"})
+    paths: ClassVar[tuple[str, ...]] = ("/messages",)
 
     @property
     def refuses(self) -> Refusals:

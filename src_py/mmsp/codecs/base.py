@@ -48,13 +48,15 @@ class Decoder(Protocol):
 
 class Codec(ABC):
     """One wire protocol in one dialect. `name` marks what only this wire can take back; `ours` are the
-    keys of its body that `extra_body` may not set. What is not said otherwise is as at OpenAI's.
+    keys of its body that `extra_body` may not set; `paths` are the ends of the URLs that its requests go
+    to, as far as they are always the same. What is not said otherwise is as at OpenAI's.
     """
 
     __slots__ = ()
 
     name: ClassVar[str]
     ours: ClassVar[frozenset[str]]
+    paths: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abstractmethod

@@ -43,6 +43,7 @@ class InteractionsCodec(GoogleCodec):
 
     name: ClassVar[str] = "google_interactions"
     ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "input", "store", "requests"})
+    paths: ClassVar[tuple[str, ...]] = ("/interactions",)
 
     def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
         model, config = asked.model, asked.config

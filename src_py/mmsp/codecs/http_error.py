@@ -93,11 +93,12 @@ def http_error(
     client: str,
     now: float,
     secrets: tuple[str, ...] = (),
+    advice: str = "",
 ) -> UpstreamError:
     """The error for an answer whose status is not 200.
 
     `body` may be cut. `now` is the wall clock in seconds since 1970, for waits given as a date;
-    `secrets` are masked in everything the provider sent.
+    `secrets` are masked in everything the provider sent. `advice` is a sentence for the caller.
     """
     fields = {name.lower(): value for name, value in headers}
     answer = masked(_decoded(body), secrets)
@@ -105,8 +106,9 @@ def http_error(
     said = found.message if found else beginning(b" ".join(body.split()), secrets)
     if 300 <= status < 400:
         said = _redirect(fields.get("location", ""))
+    told = f"HTTP {status}: {said[:_LONGEST] or 'the provider gave no reason'}"
     return UpstreamError(
-        f"HTTP {status}: {said[:_LONGEST] or 'the provider gave no reason'}",
+        f"{told.rstrip('.')}. {advice}" if advice else told,
         client=client,
         status=status,
         error_type=found.type if found else None,

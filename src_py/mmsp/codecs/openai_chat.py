@@ -49,6 +49,7 @@ class ChatCodec(Codec):
 
     name: ClassVar[str] = "openai_chat"
     ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "messages", "n", "store"})
+    paths: ClassVar[tuple[str, ...]] = ("/chat/completions",)
 
     @property
     def refuses(self) -> Refusals:

@@ -37,6 +37,7 @@ class EmbeddingCodec(Codec):
 
     name: ClassVar[str] = "openai_embedding"
     ours: ClassVar[frozenset[str]] = frozenset({"model", "input", "encoding_format"})
+    paths: ClassVar[tuple[str, ...]] = ("/embeddings",)
 
     @property
     def refuses(self) -> Refusals:

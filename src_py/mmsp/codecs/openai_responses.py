@@ -52,6 +52,7 @@ class ResponsesCodec(Codec):
 
     name: ClassVar[str] = "openai_responses"
     ours: ClassVar[frozenset[str]] = frozenset({"model", "stream", "input", "n", "store"})
+    paths: ClassVar[tuple[str, ...]] = ("/responses",)
 
     @property
     def refuses(self) -> Refusals:
