@@ -39,6 +39,14 @@ from .rules import (
     url,
     whole_number,
 )
+from .synonyms import (
+    CONTENT,
+    FIELDS_OF_A_TOOL,
+    advice_for_item,
+    advice_for_key,
+    advice_for_role,
+    plainly,
+)
 from .types import UniConfig, UniMessage
 
 __all__ = ["checked_config", "checked_message", "checked_messages"]
@@ -77,7 +85,7 @@ def checked_config(config: Any, *, client: str) -> UniConfig:
         rule = _CONFIG.get(key)
         if rule is None:
             raise UnsupportedParameterError(
-                f"config has no key {key!r}{nearest(key, _CONFIG)}",
+                f"config has no key {key!r}{_config_advice(key)}",
                 client=client,
                 parameter=key,
             )
@@ -88,8 +96,16 @@ def checked_config(config: Any, *, client: str) -> UniConfig:
                 raise UnsupportedParameterError(
                     f"config.{key}{fault.path} {fault.problem}", client=client, parameter=key
                 ) from None
+    if checked.get("stop_sequences") == []:
+        del checked["stop_sequences"]  # providers refuse an empty list
     _check_choice(checked, client)
     return cast("UniConfig", checked)
+
+
+def _config_advice(key: str) -> str:
+    """`: it is 'stop_sequences' here`, or the nearest key, or what there is."""
+    found = None if plainly(key) in map(plainly, _CONFIG) else advice_for_key(key)
+    return nearest(key, _CONFIG) if found is None else f": {found}"
 
 
 def _config_key(key: Any, client: str) -> str:
@@ -134,7 +150,8 @@ def _fields(message: Any) -> dict[str, Any]:
         raise Fault(f"is {kind_of(message)}; a message is an object")
     for key in ("role", "content_items"):
         if key not in message:
-            raise Fault(f"is missing{_nearest_key(key, message)}", f".{key}")
+            advice = _for_content(message) if key == "content_items" else ""
+            raise Fault(f"is missing{advice or _nearest_key(key, message)}", f".{key}")
     role = below("role", _role, message["role"])
     checked: dict[str, Any] = {"role": role}
     for given, value in message.items():
@@ -151,11 +168,9 @@ def _fields(message: Any) -> dict[str, Any]:
 def _role(role: Any) -> str:
     if role == "user" or role == "assistant":
         return text(role)
-    advice = ': instructions go into config["system_prompt"]' if role in _INSTRUCTING else ""
-    if role == "tool":
-        advice = ': a tool\'s result is an item "tool_result.done" of a user message'
-    said = repr(role) if isinstance(role, str) else kind_of(role)
-    raise Fault(f'is {said}; it is "user" or "assistant"{advice}')
+    if not isinstance(role, str):
+        raise Fault(f'is {kind_of(role)}; it is "user" or "assistant"')
+    raise Fault(f'is {exact(role)!r}; it is "user" or "assistant"{advice_for_role(role)}')
 
 
 def _items(items: Any, role: str) -> list[Any]:
@@ -209,7 +224,9 @@ def _refuse_type(item: Mapping[Any, Any], kind: Any) -> NoReturn:
     if kind.endswith(".delta") and whole in _ITEMS:
         problem = f"is {kind!r}, a piece of an item: messages hold the whole, {whole!r}"
     else:
-        problem = f"is {kind!r}, which is no type of item{nearest(kind, _ITEMS)}"
+        found = advice_for_item(kind)
+        advice = nearest(kind, _ITEMS) if found is None else f": {found}"
+        problem = f"is {kind!r}, which is no type of item{advice}"
     raise _ItemFault(Fault(problem, ".type"), kind)
 
 
@@ -242,23 +259,26 @@ def _tool_choice(value: Any) -> str | list[str]:
 
 
 def _check_choice(config: dict[str, Any], client: str) -> None:
-    """The tools that a choice names have to be there."""
+    """The tools that a choice asks for have to be there; those in `extra_body` are the caller's affair."""
     choice = config.get("tool_choice")
-    if isinstance(choice, list):
-        known = [tool["name"] for tool in config.get("tools", ())]
-        for at, name in enumerate(choice):
-            if name not in known:
-                raise UnsupportedParameterError(
-                    f"config.tool_choice[{at}] is {name!r}, which is none of the tools"
-                    f"{nearest(name, known)}",
-                    client=client,
-                    parameter="tool_choice",
-                )
+    if choice in ("auto", "none", None) or "tools" in config.get("extra_body", {}):
+        return
+    known = [tool["name"] for tool in config.get("tools", ())]
+    problem = None
+    if choice == "required":
+        problem = None if known else " is 'required', and config has no tools to choose from"
+    else:
+        at = next((at for at, name in enumerate(choice) if name not in known), None)
+        if at is not None:
+            there = nearest(choice[at], known) if known else ": config has no tools"
+            problem = f"[{at}] is {choice[at]!r}, which is none of the tools{there}"
+    if problem is not None:
+        raise UnsupportedParameterError(
+            f"config.tool_choice{problem}", client=client, parameter="tool_choice"
+        )
 
 
 # ---- the tables
-
-_INSTRUCTING = ("system", "developer")
 
 _BOTH, _USER, _ASSISTANT = ("user", "assistant"), ("user",), ("assistant",)
 _FIDELITY: dict[str, Rule] = {"fidelity": json_object}
@@ -295,7 +315,9 @@ _MESSAGE: dict[Any, Rule] = {
     "finish_reason": or_null(one_of(*_FINISHES)),
 }
 
-_TOOL = form({"name": filled}, {"description": text, "parameters": json_object})
+_TOOL = form(
+    {"name": filled}, {"description": text, "parameters": json_object}, advice=FIELDS_OF_A_TOOL
+)
 _RATIOS = ("1:1", "2:3", "3:2", "3:4", "4:3", "9:16", "16:9", "21:9")
 
 _CONFIG: dict[Any, Rule] = {
@@ -327,6 +349,13 @@ def _nearest_key(key: str, given: Mapping[Any, Any]) -> str:
     """The key that was perhaps meant for `key`."""
     near = closest(key, (each for each in given if isinstance(each, str)))
     return f": did you mean it with {near!r}?" if near is not None else ""
+
+
+def _for_content(given: Mapping[Any, Any]) -> str:
+    """What to write for the content of another library's message."""
+    found = next((each for each in CONTENT if each in given), None)
+    shape = '"content_items": [{"type": "text.done", "text": "…"}]'
+    return f": write {shape} for {found!r}" if found is not None else ""
 
 
 def _a(role: str) -> str:

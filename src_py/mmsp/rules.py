@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 from .plain import Fault, below, closest, finite, integer, key_text, kind_of, plain_copy, text
@@ -90,8 +91,15 @@ def or_null(rule: Rule) -> Rule:
     return lambda value: None if value is None else rule(value)
 
 
-def form(required: Mapping[str, Rule], optional: Mapping[str, Rule]) -> Rule:
-    """An object with these keys and no others; optional ones may be null, which counts as absent."""
+def form(
+    required: Mapping[str, Rule],
+    optional: Mapping[str, Rule],
+    advice: Mapping[str, str] = MappingProxyType({}),
+) -> Rule:
+    """An object with these keys and no others; optional ones may be null, which counts as absent.
+
+    `advice` says what to do about keys that are often given and not taken.
+    """
 
     def check(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -101,7 +109,9 @@ def form(required: Mapping[str, Rule], optional: Mapping[str, Rule]) -> Rule:
             name = key_text(key)
             rule = required.get(name) or optional.get(name)
             if rule is None:
-                raise Fault(f"has no field {name!r}{nearest(name, (*required, *optional))}")
+                known = (*required, *optional)
+                told = f": {advice[name]}" if name in advice else nearest(name, known)
+                raise Fault(f"has no field {name!r}{told}")
             if part is not None or name in required:
                 checked[name] = below(name, rule, part)
         for key in required:

@@ -212,7 +212,7 @@ class EmbeddingConfig(TypedDict, total=False):
 
 
 class UniConfig(TypedDict, total=False):
-    """How to answer; every key is optional and null counts as absent.
+    """How to answer; every key is optional and null counts as absent, as do no stop sequences.
 
     `thinking_level` is mapped to the nearest level the model has. `output_schema` is a JSON schema the
     answer's text must follow. `extra_body` is merged into the request body last.

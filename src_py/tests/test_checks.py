@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import enum
 import json
 from types import MappingProxyType
 from typing import Any
@@ -18,10 +19,13 @@ from mmsp import (
     InvalidMessageError,
     MMSPError,
     UnsupportedParameterError,
+    synonyms,
 )
 from mmsp.checks import checked_config, checked_message, checked_messages
-from mmsp.testing import ScriptedProvider
-from mmsp.types import UniMessage
+from mmsp.registry import CLIENTS
+from mmsp.synonyms import plainly
+from mmsp.testing import Answer, ScriptedProvider
+from mmsp.types import UniConfig, UniMessage
 from tests.asking import QUESTION, client_of
 
 NOW = 1_760_000_000_000
@@ -55,7 +59,18 @@ FAULTS: list[tuple[Any, str, str | None, int | None]] = [
     (["hi"], "messages[0] is a str; a message is an object", None, 0),
     ([{"content_items": [said()]}], "messages[0].role is missing", None, 0),
     ([{"role": "user"}], "messages[0].content_items is missing", None, 0),
-    ([{"role": "user", "content": "hi"}], "messages[0].content_items is missing: did you", None, 0),
+    ([{"role": "user", "content": "hi"}], "messages[0].content_items is missing: write \"content_items\": [{\"type\": \"text.done\", \"text\": \"…\"}] for 'content'", None, 0),
+    ([{"role": "user", "parts": [{"text": "hi"}]}], "messages[0].content_items is missing: write \"content_items\"", None, 0),
+    ([{"role": "user", "content_item": []}], "messages[0].content_items is missing: did you mean it with 'content_item'?", None, 0),
+    ([{"role": "model", "content_items": [said()]}], "messages[0].role is 'model'; it is \"user\" or \"assistant\": it is \"assistant\" here", None, 0),
+    ([{"role": "developer", "content_items": [said()]}], "messages[0].role is 'developer'; it is \"user\" or \"assistant\": instructions go", None, 0),
+    ([{"role": "function", "content_items": [said()]}], "messages[0].role is 'function'; it is \"user\" or \"assistant\": a tool's result is an item", None, 0),
+    (user({"type": "input_text", "text": "a"}), "messages[0].content_items[0].type is 'input_text', which is no type of item: did you mean 'text.done'? {\"type\": \"text.done\", \"text\": \"…\"}", "input_text", 0),
+    (user({"type": "image_url", "image_url": {"url": "https://a"}}), "messages[0].content_items[0].type is 'image_url', which is no type of item: did you mean 'image_url.done'? {\"type\": \"image_url.done\", \"image_url\": \"https://…\"}", "image_url", 0),
+    (assistant({"type": "tool_use", "id": "c", "name": "f", "input": {}}), "messages[0].content_items[0].type is 'tool_use', which is no type of item: did you mean 'tool_call.done'?", "tool_use", 0),
+    (assistant({"type": "functionCall"}), "messages[0].content_items[0].type is 'functionCall', which is no type of item: did you mean 'tool_call.done'?", "functionCall", 0),
+    (assistant({"type": "partial_tool_call"}), "messages[0].content_items[0].type is 'partial_tool_call', which is no type of item: did you mean 'tool_call.done'?", "partial_tool_call", 0),
+    (user({"type": "function_call_output"}), "messages[0].content_items[0].type is 'function_call_output', which is no type of item: did you mean 'tool_result.done'?", "function_call_output", 0),
     (user(), "messages[0].content_items is empty", None, 0),
     ([{"role": "user", "content_items": "hi"}], "messages[0].content_items is a str; it is a list", None, 0),
     (
@@ -101,6 +116,28 @@ FAULTS: list[tuple[Any, str, str | None, int | None]] = [
 
 CONFIGS: list[tuple[Any, str, str]] = [
     ({"max_token": 5}, "config has no key 'max_token': did you mean 'max_tokens'?", "max_token"),
+    ({"stop": ["a"]}, "config has no key 'stop': it is 'stop_sequences' here", "stop"),
+    ({"max_completion_tokens": 5}, "config has no key 'max_completion_tokens': it is 'max_tokens' here", "max_completion_tokens"),
+    ({"maxOutputTokens": 5}, "config has no key 'maxOutputTokens': it is 'max_tokens' here", "maxOutputTokens"),
+    ({"maxTokens": 5}, "config has no key 'maxTokens': did you mean 'max_tokens'?", "maxTokens"),
+    ({"system": "a"}, "config has no key 'system': it is 'system_prompt' here", "system"),
+    ({"reasoning_effort": "low"}, "config has no key 'reasoning_effort': it is 'thinking_level' here", "reasoning_effort"),
+    ({"response_format": {}}, "config has no key 'response_format': it is 'output_schema' here", "response_format"),
+    ({"model": "m"}, "config has no key 'model': the model is the client's: AutoLLMClient(model)", "model"),
+    ({"messages": []}, "config has no key 'messages': the messages are the call's first argument", "messages"),
+    ({"stream": True}, "config has no key 'stream': every call streams: leave it out", "stream"),
+    ({"n": 2}, "config has no key 'n': a call has one answer", "n"),
+    ({"timeout": 2}, "config has no key 'timeout': seconds are given to the client: timeouts=", "timeout"),
+    ({"api_key": "sk-secret"}, "config has no key 'api_key': it is an argument of the client", "api_key"),
+    ({"top_k": 2}, "config has no key 'top_k': a provider's own: give it in 'extra_body'", "top_k"),
+    ({5: 2}, "config has an int for a key; keys are strings", "5"),
+    ({10**5000: 2}, "config has an int for a key; keys are strings", "so large an integer"),
+    ({"tools": [{"type": "function", "function": {"name": "a"}}]}, "config.tools[0] has no field 'type': a tool is {\"name\"", "tools"),
+    ({"tools": [{"name": "a", "input_schema": {}}]}, "config.tools[0] has no field 'input_schema': it is 'parameters' here", "tools"),
+    ({"tool_choice": "required"}, "config.tool_choice is 'required', and config has no tools to choose from", "tool_choice"),
+    ({"tool_choice": "required", "tools": []}, "config.tool_choice is 'required', and config has no tools", "tool_choice"),
+    ({"tool_choice": ["a"], "tools": []}, "config.tool_choice[0] is 'a', which is none of the tools: config has no tools", "tool_choice"),
+    ({"tools": [{"name": "weather"}], "tool_choice": ["weather", "whether"]}, "config.tool_choice[1] is 'whether', which is none of the tools: did you mean 'weather'?", "tool_choice"),
     ({"zzz": 5}, "config has no key 'zzz'; there are max_tokens, temperature", "zzz"),
     ({"max_tokens": -1}, "config.max_tokens is -1; it is 0 or more", "max_tokens"),
     ({"max_tokens": True}, "config.max_tokens is a bool; it is an integer", "max_tokens"),
@@ -220,6 +257,69 @@ def test_mappings_and_tuples_are_taken_as_objects_and_lists() -> None:
     item = MappingProxyType(said())
     message = MappingProxyType({"role": "user", "content_items": (item,), "created_at": 5})
     assert checked_message(message, client="C", now=NOW) == {**user(said())[0], "created_at": 5}
+
+
+@pytest.mark.parametrize("client_type", CLIENTS)
+async def test_an_empty_list_of_stops_is_none_and_never_sent(client_type: str) -> None:
+    config: Any = {"stop_sequences": (), "tool_choice": "auto"}
+    assert checked_config(config, client="C") == {"tool_choice": "auto"}
+    bodies = []
+    with ScriptedProvider(Answer.error(400, "enough")) as provider:
+        client = client_of(provider, client_type)
+        auto: Any = {"tool_choice": "auto"}
+        for each in (config, auto):
+            with pytest.raises(MMSPError):
+                await client.streaming_response([QUESTION], each).message()
+            bodies.append(json.loads(provider.requests[-1].body))
+    assert bodies[0] == bodies[1]
+    assert "stop" not in provider.requests[0].body.decode()
+
+
+@pytest.mark.parametrize("choice", ["required", ["search"]])
+def test_a_choice_may_ask_for_tools_that_stand_in_the_extra_body(choice: Any) -> None:
+    extra = {"tools": [{"type": "web_search"}]}
+    config = {"tool_choice": choice, "extra_body": extra}
+    assert checked_config(config, client="C") == config
+
+
+def test_a_choice_of_none_or_any_needs_no_tools() -> None:
+    for choice in ("none", "auto"):
+        assert checked_config({"tool_choice": choice}, client="C") == {"tool_choice": choice}
+
+
+def test_no_word_of_the_tables_is_one_that_is_taken() -> None:
+    assert not {plainly(key) for key in UniConfig.__annotations__} & set(synonyms._KEYS)
+    keys = [key for key in synonyms._CONFIG if key != "extra_body"]
+    assert set(keys) <= set(UniConfig.__annotations__)
+    for kind, shape in synonyms._SHAPES.items():
+        assert shape.startswith(f'{{"type": "{kind}"')
+    assert set(synonyms._ITEMS) == set(synonyms._SHAPES)
+
+
+def test_members_of_an_enum_are_taken_as_their_values() -> None:
+    class Mine(str, enum.Enum):  # noqa: UP042 (its text is no value, that of a StrEnum is)
+        ROLE, ITEMS, TYPE, TEXT, KIND = "role", "content_items", "type", "text", "text.done"
+        USER, LEVEL, LOW, CHOICE, AUTO = "user", "thinking_level", "low", "tool_choice", "auto"
+
+    class Count(enum.IntEnum):
+        FIVE = 5
+
+    message: Any = {Mine.ROLE: Mine.USER, Mine.ITEMS: [{Mine.TYPE: Mine.KIND, Mine.TEXT: Mine.LOW}]}
+    config: Any = {Mine.LEVEL: Mine.LOW, Mine.CHOICE: Mine.AUTO, "max_tokens": Count.FIVE,
+                   "system_prompt": Mine.TEXT, "extra_body": {Mine.TEXT: [Count.FIVE]}}  # fmt: skip
+    (checked,) = checked_messages([message], client="C", now=NOW)
+    settings = checked_config(config, client="C")
+    assert checked == {**user(said("low"))[0], "created_at": NOW}
+    assert settings == {"thinking_level": "low", "tool_choice": "auto", "max_tokens": 5,
+                        "system_prompt": "text", "extra_body": {"text": [5]}}  # fmt: skip
+    assert kinds_in([checked, settings]) <= {dict, list, str, int}
+
+
+def kinds_in(value: Any) -> set[type]:
+    """The types of all that is in `value`."""
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    inside = parts if isinstance(value, dict | list) else ()
+    return {type(value)}.union(*map(kinds_in, inside))
 
 
 def test_null_counts_as_absent_in_a_config() -> None:

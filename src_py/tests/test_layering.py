@@ -31,6 +31,7 @@ LAYERS = (
         "settings",
         "plain",
         "rules",
+        "synonyms",
         "partial",
         "masking",
         "dialects",
@@ -89,7 +90,7 @@ FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
     "arguments", "checks", "codecs", "dialects", "errors", "grammar", "items", "masking", "partial",
-    "plain", "request", "rules", "settings", "sse", "types", "wire",
+    "plain", "request", "rules", "settings", "sse", "synonyms", "types", "wire",
 }  # fmt: skip
 
 HTTP_LIBRARIES = (
