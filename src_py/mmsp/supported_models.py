@@ -14,6 +14,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from .errors import UnsupportedParameterError
+from .plain import argument_shown
 
 __all__ = ["ModelPricing", "SupportedModel", "list_supported_models"]
 
@@ -67,7 +68,7 @@ def list_supported_models(currency: Currency = "USD") -> list[SupportedModel]:
     """
     if currency not in ("USD", "CNY"):
         raise UnsupportedParameterError(
-            f'currency is "USD" or "CNY", not {currency!r}',
+            f'currency is "USD" or "CNY", not {argument_shown(currency)}',
             client="list_supported_models",
             parameter="currency",
         )

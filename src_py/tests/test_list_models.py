@@ -90,9 +90,11 @@ RUBBISH: list[Any] = [
 
 @pytest.mark.parametrize("client_type", CLIENTS)
 async def test_rubbish_is_no_list_of_models_on_any_wire(client_type: str) -> None:
-    with ScriptedProvider(*map(Answer.json, RUBBISH)) as provider:
+    # to Google's servers an object without a list is one whose list is empty
+    rubbish = [each for each in RUBBISH if each != {} or not client_type.startswith("google")]
+    with ScriptedProvider(*map(Answer.json, rubbish)) as provider:
         client = client_of(provider, client_type, max_retries=0)
-        for _ in RUBBISH:
+        for _ in rubbish:
             with pytest.raises(StreamProtocolError, match="The answer is no list of models"):
                 await client.list_models()
 

@@ -279,9 +279,17 @@ USES: dict[str, list[tuple[Checked, tuple[type[Exception], ...]]]] = {
     ],
     "TextStream": [(TextStream, (TypeError,))],
     "dumps": [(mmsp.dumps, (WireFormatError,))],
+    "list_supported_models": [(mmsp.list_supported_models, (MMSPError,))],
     "loads": [(mmsp.loads, (WireFormatError,))],
 }  # fmt: skip
-PLAIN_DICTS = {"UniConfig", "UniEvent", "UniMessage", "UsageMetadata"}
+PLAIN_DICTS = {
+    "ModelPricing",
+    "SupportedModel",
+    "UniConfig",
+    "UniEvent",
+    "UniMessage",
+    "UsageMetadata",
+}
 ERRORS = {
     name
     for name in mmsp.__all__
