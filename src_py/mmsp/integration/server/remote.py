@@ -16,7 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from redis.asyncio import Redis
@@ -28,6 +28,8 @@ from .refusal import unreachable
 from .running import Running, Streams
 
 __all__ = ["Remote"]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("mmsp.server")
 
@@ -160,7 +162,7 @@ class Remote:
         entries = await redis.mget([_stream(id.decode()) for id in ids]) if ids else []
         return [msgspec.json.decode(entry)["shown"] for entry in entries if entry is not None]
 
-    async def _ask(self, work: Awaitable[Any]) -> Any:
+    async def _ask(self, work: Awaitable[_T]) -> _T:
         try:
             async with asyncio.timeout(_ANSWER + 2 * _PATIENCE):
                 return await work
