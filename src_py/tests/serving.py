@@ -6,19 +6,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
+import hypercorn
+import hypercorn.asyncio
+import pytest
 import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
 
 from mmsp.integration.server import create_server_app
 from mmsp.integration.server.app import ServerApp
 from mmsp.testing import ScriptedProvider
 from tests.asking import QUESTION
 
-__all__ = ["KEY", "Caller", "Reply", "app_for", "row", "run_uvicorn", "served"]
+__all__ = [
+    "KEY",
+    "MODEL",
+    "ROUTES",
+    "Caller",
+    "Place",
+    "Reply",
+    "app_for",
+    "request",
+    "row",
+    "run_uvicorn",
+    "served",
+]
 
 KEY = "team-key-1"
 MODEL = "fast"
@@ -59,12 +82,136 @@ async def run_uvicorn(app: Any, http: str = "h11", **options: Any) -> AsyncItera
 
 
 @contextlib.asynccontextmanager
-async def served(app: Any, http: str = "h11") -> AsyncIterator[int]:
-    """The app under uvicorn, closed at the end."""
-    async with run_uvicorn(app, http) as port:
+async def run_hypercorn(app: Any) -> AsyncIterator[int]:
+    """The same of another ASGI server, whose `send` never raises."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    config = hypercorn.Config()
+    config.bind = [f"fd://{listener.fileno()}"]
+    config.errorlog = None
+    config.graceful_timeout = 1
+    stopped = asyncio.Event()
+    running = asyncio.ensure_future(
+        hypercorn.asyncio.serve(app, config, shutdown_trigger=stopped.wait, mode="asgi")
+    )
+    port = listener.getsockname()[1]
+    listener.detach()  # it is hypercorn's now
+    try:
         yield port
+    finally:
+        stopped.set()
+        await running
+
+
+@contextlib.asynccontextmanager
+async def run_behind_nginx(app: Any, folder: Path) -> AsyncIterator[int]:
+    """A real nginx in front of uvicorn, set up as the docs say."""
+    if shutil.which("nginx") is None:
+        pytest.skip("nginx is not installed")
+    async with run_uvicorn(app) as upstream:
+        port = _free_port()
+        (folder / "nginx.conf").write_text(
+            _NGINX.format(folder=folder, port=port, upstream=upstream)
+        )
+        command = ("nginx", "-p", str(folder), "-e", "stderr", "-c", str(folder / "nginx.conf"))
+        nginx = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+        try:
+            await _answers(port)
+            yield port
+        finally:
+            nginx.terminate()
+            await nginx.wait()
+
+
+_NGINX = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{
+    listen 127.0.0.1:{port};
+    location / {{
+      proxy_pass http://127.0.0.1:{upstream};
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_buffering off;
+      proxy_read_timeout 1h;
+    }}
+  }}
+}}
+"""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def _answers(port: int) -> None:
+    for _ in range(500):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.01)
+        else:
+            writer.close()
+            return
+    raise AssertionError(f"nobody listens on {port}")
+
+
+class Through(BaseHTTPMiddleware):
+    """Middleware that does nothing, in the form that hides most of ASGI from what is behind it."""
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        return await call_next(request)
+
+
+def mounted(app: ServerApp, path: str) -> Starlette:
+    return Starlette(routes=[Mount(path, app)])
+
+
+ROUTES = ("uvicorn h11", "uvicorn httptools", "hypercorn", "middleware twice", "mounted", "nginx")
+
+
+@contextlib.asynccontextmanager
+async def served(app: Any, route: str = "uvicorn h11") -> AsyncIterator[Place]:
+    """The app where `route` says, closed at the end."""
+    runner: Any
+    if route == "hypercorn":
+        runner = run_hypercorn(app)
+    elif route == "nginx":
+        folder = tempfile.TemporaryDirectory()
+        runner = run_behind_nginx(app, Path(folder.name))
+    elif route == "middleware twice":
+        runner = run_uvicorn(Through(Through(app)))
+    elif route == "mounted":
+        runner = run_uvicorn(mounted(app, "/llm"))
+    else:
+        runner = run_uvicorn(app, route.removeprefix("uvicorn "))
+    async with runner as port:
+        yield Place(port, "/llm" if route == "mounted" else "")
         if isinstance(app, ServerApp):
             await app.aclose()
+    if route == "nginx":
+        folder.cleanup()
+
+
+class Place(NamedTuple):
+    """Where a server is."""
+
+    port: int
+    path: str = ""
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{self.path}/v1"
 
 
 @dataclass
@@ -98,13 +245,13 @@ def _decoded(data: str) -> Any:
 class Caller:
     """One connection to the server, which can hang up at any moment."""
 
-    port: int
+    place: Place
     reader: asyncio.StreamReader = field(init=False)
     writer: asyncio.StreamWriter = field(init=False)
     chunked: bool = False
 
     async def __aenter__(self) -> Self:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.place.port)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -138,7 +285,10 @@ class Caller:
             fields["Authorization"] = f"Bearer {key}"
         fields |= headers or {}
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-        self.writer.write(f"{method} {path} HTTP/{version}\r\n{head}\r\n".encode("latin-1") + text)
+        self.writer.write(
+            f"{method} {self.place.path}{path} HTTP/{version}\r\n{head}\r\n".encode("latin-1")
+            + text
+        )
         await self.writer.drain()
 
     async def ask(self, **changes: Any) -> None:
@@ -182,7 +332,7 @@ class Caller:
             reply.body += data
 
 
-async def request(port: int, method: str, path: str, body: Any = None, **options: Any) -> Reply:
-    async with Caller(port) as caller:
+async def request(place: Place, method: str, path: str, body: Any = None, **options: Any) -> Reply:
+    async with Caller(place) as caller:
         await caller.send(method, path, body, **options)
         return await caller.whole()
