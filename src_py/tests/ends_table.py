@@ -26,6 +26,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     reset,
     responses,
     stall,
@@ -120,6 +121,15 @@ ENDS: dict[str, Ends] = {
             by_itself=False,
             length=interactions.usage(status="incomplete"),
             called=interactions.usage(status="requires_action"),
+        ),
+        Ends(
+            mmsp_wire,
+            finish=None,
+            done=mmsp_wire.usage(),
+            by_itself=False,
+            length=mmsp_wire.usage(finish_reason="length"),
+            called=mmsp_wire.usage(finish_reason="tool_call"),
+            names_first=False,
         ),
     )
 }

@@ -22,6 +22,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     responses,
     say,
     stall,
@@ -193,6 +194,11 @@ SIGNED = {
         + interactions.thinking("hm")
         + interactions.signature(SIGNATURE)
         + interactions.step_stop(),
+        SIGNATURE,
+    ),
+    mmsp_wire.__name__: Signed(
+        mmsp_wire.thinking("hm")
+        + mmsp_wire.thinking("", {"signature": SIGNATURE, "wire": "w", "host": "h"}),
         SIGNATURE,
     ),
 }

@@ -20,6 +20,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     responses,
     say,
 )
