@@ -28,11 +28,16 @@ from mmsp.testing import (
     stall,
 )
 from mmsp.types import UniMessage
-from tests.asking import QUESTION, client_of, shown
+from tests.asking import client_of, shown
 from tests.ends_table import ENDS, Ends
 from tests.interruption_table import EXHAUSTIVE, STREAMING, WIRES, Way
 from tests.stopping import STOPS, stop
 
+QUESTION: UniMessage = {
+    "role": "user",
+    "content_items": [{"type": "text.done", "text": "Hello?"}],
+    "created_at": 1,  # given, because a server of ours is sent it
+}
 SIGNATURE = "c2lnbmF0dXJl/+==" * 40
 
 pytestmark = pytest.mark.no_debug
