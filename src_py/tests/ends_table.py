@@ -53,6 +53,7 @@ class Ends:
     called: bytes
     arguments_in_pieces: bool = True
     names_first: bool = True  # a call is announced before its arguments
+    interleaves: bool = True  # a call may begin while another one goes on
 
     def shown(self, *pieces: str) -> tuple[str, ...]:
         """The deltas of a call."""
@@ -130,6 +131,7 @@ ENDS: dict[str, Ends] = {
             length=mmsp_wire.usage(finish_reason="length"),
             called=mmsp_wire.usage(finish_reason="tool_call"),
             names_first=False,
+            interleaves=False,
         ),
     )
 }
