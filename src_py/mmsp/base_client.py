@@ -135,6 +135,7 @@ class LLMClient:
             limits=limits,
             max_retries=checked_retries(max_retries),
             lacks=missing_version(url, self.endpoint.default_url),
+            refusal=self.codec.refusal,
             secrets=also(
                 secrets_in(
                     "" if key == self.endpoint.placeholder_key else key, url, self._target.overrides

@@ -45,7 +45,8 @@ class Authorization(Protocol):
 
 class Connector:
     """`route` finds how to reach a URL; `secrets` are masked in what providers send back; `lacks` is what
-    such endpoints have at the end of their base URL, and this one has not: "/v1".
+    such endpoints have at the end of their base URL, and this one has not: "/v1"; `refusal` is how the
+    client's wire tells of an HTTP error status.
     """
 
     authorization: Authorization | None = None
@@ -60,6 +61,7 @@ class Connector:
         max_retries: int,
         lacks: str = "",
         secrets: tuple[str, ...] = (),
+        refusal: Callable[[UpstreamError], MMSPError] = lambda error: error,
     ) -> None:
         self.client = client
         self.route = route
@@ -67,6 +69,7 @@ class Connector:
         self.limits = limits
         self.max_retries = max_retries
         self.lacks = lacks
+        self.refusal = refusal
         self.secrets = self._own_secrets = secrets
 
     def __repr__(self) -> str:

@@ -90,7 +90,8 @@ class Assembler:
     `client` names the client in errors; `wire` and `host` mark the fidelity that is made here;
     `strict` makes unknown events errors. `secrets` are what no error about the answer may show.
 
-    `out` holds the items ready to be handed over, oldest first. `content` grows with every call that
+    `origin` is that mark; a decoder whose fidelity comes marked empties it. `out` holds the items ready
+    to be handed over, oldest first. `content` grows with every call that
     brought content, so that a reader can tell an answer that goes on from a mere sign of life.
     """
 
@@ -109,7 +110,7 @@ class Assembler:
         self.content = 0
         self.over = False
         self._client = client
-        self._origin = {"wire": wire, "host": host} if wire else {}
+        self.origin: Fidelity = {"wire": wire, "host": host} if wire else {}
         self._strict = strict
         self._draining = False
         self._reason: FinishReason | None = None
@@ -211,10 +212,12 @@ class Assembler:
         first = {"type": "inline_thinking.delta", "data": data, "mime_type": mime_type}
         self._piece(_INLINE_THINKING, id, first, fidelity)
 
-    def embedding(self, id: Hashable, values: list[float]) -> None:
+    def embedding(
+        self, id: Hashable, values: list[float], fidelity: Fidelity | None = None
+    ) -> None:
         """One embedding, whole."""
         first = {"type": "embedding.delta", "embedding": values}
-        self._piece(_EMBEDDING, id, first, None)
+        self._piece(_EMBEDDING, id, first, fidelity)
 
     def fidelity(self, id: Hashable, fields: Fidelity) -> None:
         """What the provider needs back with an item that is open or held."""
@@ -296,6 +299,11 @@ class Assembler:
             return text
         return self._arguments.get(id)
 
+    def joined(self, id: Hashable) -> Any:
+        """The growing field of the open item as far as it has come; None if `id` is not the open one."""
+        group = self._group
+        return group.pieces.getvalue() if group is not None and group.id == id else None
+
     # ---- for the stream
 
     @property
@@ -349,7 +357,7 @@ class Assembler:
         """
         if self._reason is None:
             if not terminal or not self.content or self._call is not _NOTHING:
-                raise self._incomplete()
+                raise self.incomplete()
             self._reason = "unknown"
         kept = len(self.out)
         self._end_all()
@@ -514,7 +522,7 @@ class Assembler:
                 return False
             raise self._broken(f"a {group.kind.name} item came with two different signatures")
         group.given = fields
-        group.fidelity = {**fields, **self._origin}
+        group.fidelity = {**fields, **self.origin}
         if group is self._group:
             self._given = fields
         return True
@@ -545,7 +553,8 @@ class Assembler:
             f"the provider broke its own protocol: {what}", client=self._client
         )
 
-    def _incomplete(self) -> IncompleteStreamError:
+    def incomplete(self) -> IncompleteStreamError:
+        """The error for an answer that ended here."""
         missing = ("finish_reason",) if self._used() else ("finish_reason", "usage_metadata")
         names = " and ".join(name.replace("_metadata", "").replace("_", " ") for name in missing)
         return IncompleteStreamError(

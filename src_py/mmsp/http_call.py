@@ -193,10 +193,14 @@ class HttpCall(Call):
         )
 
     async def _ask(self, request: HttpRequest) -> Exchange | None:
-        """`_open` for a request to the client's own provider.
+        """`_open` for a request to the client's own provider, whose wire has its word for a refusal."""
+        try:
+            return await self._ask_authorized(request)
+        except UpstreamError as error:
+            raise self._connector.refusal(error) from None
 
-        A 401 is no failure yet where something else can be shown.
-        """
+    async def _ask_authorized(self, request: HttpRequest) -> Exchange | None:
+        """A 401 is no failure yet where something else can be shown."""
         authorization = self._connector.authorization
         if authorization is None:
             return await self._open_answer(request)

@@ -58,6 +58,7 @@ _COMPATIBLE = (
     ("openai-embedding", "OpenAIEmbeddingClient"),
     ("ant-messages", "AntMessagesClient"),
     ("google-genai", "GoogleGenAIClient"),
+    ("mmsp", "MMSPClient"),
 )
 
 CLIENTS: dict[str, ClientEntry] = {

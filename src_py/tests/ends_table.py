@@ -26,6 +26,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     reset,
     responses,
     stall,
@@ -52,6 +53,7 @@ class Ends:
     called: bytes
     arguments_in_pieces: bool = True
     names_first: bool = True  # a call is announced before its arguments
+    interleaves: bool = True  # a call may begin while another one goes on
 
     def shown(self, *pieces: str) -> tuple[str, ...]:
         """The deltas of a call."""
@@ -120,6 +122,16 @@ ENDS: dict[str, Ends] = {
             by_itself=False,
             length=interactions.usage(status="incomplete"),
             called=interactions.usage(status="requires_action"),
+        ),
+        Ends(
+            mmsp_wire,
+            finish=None,
+            done=mmsp_wire.usage(),
+            by_itself=False,
+            length=mmsp_wire.usage(finish_reason="length"),
+            called=mmsp_wire.usage(finish_reason="tool_call"),
+            names_first=False,
+            interleaves=False,
         ),
     )
 }

@@ -21,6 +21,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     responses,
     say,
     stall,
@@ -59,6 +60,7 @@ WIRES: dict[str, ModuleType] = {
     "openai-embedding": embeddings,
     "ant-messages": messages,
     "google-genai": generate_content,
+    "mmsp": mmsp_wire,
 }
 
 # Those whose answers come as events.
@@ -68,7 +70,9 @@ STREAMING = [client for client, wire in WIRES.items() if wire is not embeddings]
 WHOLE_CALLS = ("minimax-official",)
 
 # One client of each codec, which is stopped in every way in every phase; the others in a choice of them.
-EXHAUSTIVE = ("openai-chat", "openai-responses", "ant-messages", "google-genai", "google-official")
+EXHAUSTIVE = (
+    "openai-chat", "openai-responses", "ant-messages", "google-genai", "google-official", "mmsp",
+)  # fmt: skip
 
 HUGE = 20_000_000
 COMPLETE = "All is well"

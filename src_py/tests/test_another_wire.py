@@ -19,6 +19,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     responses,
     say,
 )
@@ -32,6 +33,7 @@ SPEAKERS: dict[str, ModuleType] = {
     "anthropic_messages": messages,
     "google_generate_content": generate_content,
     "google_interactions": interactions,
+    "mmsp": mmsp_wire,
 }
 
 

@@ -267,9 +267,10 @@ async def test_an_empty_list_of_stops_is_none_and_never_sent(client_type: str) -
     with ScriptedProvider(Answer.error(400, "enough")) as provider:
         client = client_of(provider, client_type)
         auto: Any = {"tool_choice": "auto"}
+        stamped: Any = {**QUESTION, "created_at": 1}
         for each in (config, auto):
             with pytest.raises(MMSPError):
-                await client.streaming_response([QUESTION], each).message()
+                await client.streaming_response([stamped], each).message()
             bodies.append(json.loads(provider.requests[-1].body))
     assert bodies[0] == bodies[1]
     assert "stop" not in provider.requests[0].body.decode()

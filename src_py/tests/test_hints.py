@@ -20,6 +20,7 @@ ENDS = {
     "openai_embedding": ["/embeddings"],
     "anthropic_messages": ["/messages"],
     "google_interactions": ["/interactions"],
+    "mmsp": ["/stream"],
     "google_generate_content": [
         "/models/some-model:generateContent",
         "/models/some-model:streamGenerateContent",

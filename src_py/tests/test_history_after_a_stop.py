@@ -22,16 +22,22 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     responses,
     say,
     stall,
 )
 from mmsp.types import UniMessage
-from tests.asking import QUESTION, client_of, shown
+from tests.asking import client_of, shown
 from tests.ends_table import ENDS, Ends
 from tests.interruption_table import EXHAUSTIVE, STREAMING, WIRES, Way
 from tests.stopping import STOPS, stop
 
+QUESTION: UniMessage = {
+    "role": "user",
+    "content_items": [{"type": "text.done", "text": "Hello?"}],
+    "created_at": 1,  # given, because a server of ours is sent it
+}
 SIGNATURE = "c2lnbmF0dXJl/+==" * 40
 
 pytestmark = pytest.mark.no_debug
@@ -193,6 +199,11 @@ SIGNED = {
         + interactions.thinking("hm")
         + interactions.signature(SIGNATURE)
         + interactions.step_stop(),
+        SIGNATURE,
+    ),
+    mmsp_wire.__name__: Signed(
+        mmsp_wire.thinking("hm")
+        + mmsp_wire.thinking("", {"signature": SIGNATURE, "wire": "w", "host": "h"}),
         SIGNATURE,
     ),
 }

@@ -20,6 +20,7 @@ from mmsp.testing import (
     generate_content,
     interactions,
     messages,
+    mmsp_wire,
     responses,
     say,
 )
@@ -103,6 +104,19 @@ TURNS: dict[str, list[bytes]] = {
         interactions.usage(status="requires_action"),
         interactions.done(),
     ],
+    mmsp_wire.__name__: [
+        mmsp_wire.thinking("Hm."),
+        mmsp_wire.thinking("", {"signature": SEAL, "wire": "anthropic_messages", "host": "a.test"}),
+        mmsp_wire.delta("thinking.done", {"signature": SEAL, "wire": "anthropic_messages",
+                                          "host": "a.test"}, thinking="Hm."),
+        mmsp_wire.text("Let me look."),
+        mmsp_wire.delta("text.done", text="Let me look."),
+        mmsp_wire.tool_call(2, "call-7", "forecast", ARGUMENTS),
+        mmsp_wire.delta("tool_call.done", name="forecast", arguments={"city": "Bergen"},
+                        tool_call_id="call-7"),
+        mmsp_wire.usage(finish_reason="tool_call"),
+        mmsp_wire.done(),
+    ],
 }  # fmt: skip
 
 # What a dialect keeps of the reasoning, where that is less than its wire has.
@@ -150,6 +164,9 @@ def found(request: Any, name: str) -> list[Any]:
 async def test_a_history_made_by_one_client_is_sent_on_by_another(maker: str, to: str) -> None:
     history, _ = await made_by(maker)
     request = await sent_by(to, history, None)  # another host, whoever it is
+    if WIRES[to] is mmsp_wire:
+        assert loads(json.dumps(request["messages"])) == passed_on(history, request)
+        return
     text = json.dumps(request)
     assert SEAL not in text
     assert found(request, "fidelity") == found(request, "wire") == found(request, "host") == []
@@ -162,6 +179,12 @@ async def test_a_history_made_by_one_client_is_sent_on_by_another(maker: str, to
         assert found(request, "thoughtSignature") == [stand_in_signature]
     if WIRES[to] is interactions:
         assert stand_in_signature in found(request, "signature")
+
+
+def passed_on(history: list[UniMessage], request: Any) -> list[UniMessage]:
+    """What a server of ours is sent: everything as it stands, for it asks the provider."""
+    created_at = request["messages"][-1]["created_at"]
+    return [*history, {**RESULT, "created_at": created_at}]
 
 
 def check_calls(wire: str, request: Any) -> None:
@@ -193,6 +216,11 @@ async def test_what_was_sealed_goes_back_to_its_provider_as_it_came(client_type:
     request = await sent_by(client_type, history, base_url)
     assert json.dumps(request).count(SEAL) == 1
     assert stand_in_signature not in json.dumps(request)
+    if WIRES[client_type] is mmsp_wire:
+        assert found(request, "fidelity") == [
+            {"signature": SEAL, "wire": "anthropic_messages", "host": "a.test"}
+        ]
+        return
     assert found(request, "wire") == found(request, "host") == []
     if WIRES[client_type] is responses:
         assert found(request, "phase") == ["commentary"]

@@ -260,8 +260,9 @@ def items(client_type: str) -> dict[str, bytes]:
     ends = ENDS[WIRES[client_type].__name__]
     found = {"text": ends.texts("a"), "thinking": ends.wire.thinking("hm"), "nothing": b""}
     if ends.arguments_in_pieces:
-        found["call"] = ends.call('{"q":')
-        found["second call"] = ends.call('{"q":') + ends.wire.tool_call(1, "c2", "add", "{")
+        found["call"] = found["second call"] = ends.call('{"q":')
+        if ends.interleaves:
+            found["second call"] += ends.wire.tool_call(1, "c2", "add", "{")
     else:  # they come whole, and the second would end the first
         found["call"] = found["second call"] = ends.call('{"q":1}')
     return found

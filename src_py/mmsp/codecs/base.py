@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
+from ..errors import MMSPError, UpstreamError
 from ..grammar import Assembler
 from ..request import HttpRequest, Target
 from ..types import UniConfig, UniMessage
@@ -100,9 +101,9 @@ class Codec(ABC):
         """
         asked = Asked(model, messages, given(config), target, client, images)
         refuse(self.refuses, asked)
-        refuse_extra_body(self.ours, asked)
+        extra = self._extra(asked)
         path, headers, body = self._request(asked)
-        body |= asked.config.get("extra_body", {})
+        body |= extra
         return [
             target.request("POST", path, headers, body_of(part, client=client), owed)
             for part, owed in self._parts(asked, body)
@@ -110,7 +111,13 @@ class Codec(ABC):
 
     @abstractmethod
     def _request(self, asked: Asked) -> tuple[str, Headers, Json]:
-        """The path, headers and body that ask the model; the caller's `extra_body` is added to it."""
+        """The path, headers and body that ask the model; `_extra` is added to the body."""
+
+    def _extra(self, asked: Asked) -> Json:
+        """What the caller adds to the request's body. Raises `UnsupportedParameterError`."""
+        refuse_extra_body(self.ours, asked)
+        extra: Json = asked.config.get("extra_body", {})
+        return extra
 
     def _parts(self, asked: Asked, body: Json) -> list[tuple[Json, int]]:
         """The bodies to send, if `body` is too much for one, with the number of items each asks for."""
@@ -118,6 +125,10 @@ class Codec(ABC):
 
     @abstractmethod
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> Decoder: ...
+
+    def refusal(self, error: UpstreamError) -> MMSPError:
+        """What an HTTP error status means to the caller, once it is not tried again any more."""
+        return error
 
     def list_models(self, target: Target, page: str = "") -> HttpRequest:
         """The request for the endpoint's models, or for a further page of them."""

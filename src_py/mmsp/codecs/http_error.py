@@ -206,7 +206,7 @@ def _redirect(location: str) -> str:
 
 def request_id(fields: dict[str, str], answer: Any = None) -> str | None:
     """The provider's id of a request, from the answer's headers (lower-case names) or its body."""
-    for name in ("x-request-id", "request-id"):
+    for name in ("mmsp-stream-id", "x-request-id", "request-id"):
         if fields.get(name):
             return fields[name]
     found = answer.get("request_id") if isinstance(answer, dict) else None

@@ -20,6 +20,7 @@ BY_WIRE = {
     "anthropic_messages": ("Anthropic's Messages", "ant-messages"),
     "google_generate_content": ("generateContent", "google-genai"),
     "google_interactions": ("Google's Interactions", "google-official"),
+    "mmsp": ("MMSP", "mmsp"),
 }
 
 # A key of an event or of a whole answer, how the word there begins ("" for whatever is there), its wire.
@@ -36,6 +37,7 @@ _MARKS = (
     ("candidates", "", "google_generate_content"),
     ("usageMetadata", "", "google_generate_content"),
     ("steps", "", "google_interactions"),
+    ("content_items", "", "mmsp"),
 )
 
 

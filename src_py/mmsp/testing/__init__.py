@@ -10,7 +10,7 @@ It sees how the far side closes on the TCP socket itself, and when. It needs Lin
 packages of `mmsp[testing]`. Nothing else of mmsp is imported here.
 """
 
-from . import chat, embeddings, generate_content, interactions, messages, responses
+from . import chat, embeddings, generate_content, interactions, messages, mmsp_wire, responses
 from .process import ProviderProcess
 from .provider import ScriptedProvider
 from .records import ConnectionRecord, ReceivedRequest
@@ -31,6 +31,7 @@ __all__ = [
     "generate_content",
     "interactions",
     "messages",
+    "mmsp_wire",
     "pause",
     "reset",
     "responses",

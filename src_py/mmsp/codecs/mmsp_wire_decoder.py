@@ -1,0 +1,272 @@
+"""The answer of an MMSP server: one public event after the other, then `[DONE]`.
+
+    data: {"event_type": "delta", "content_items": [item], …}      item: a delta, or a finished one
+    data: {"event_type": "stop", "usage_metadata": …, "finish_reason": …}
+    data: {"error": {"type", "message", …}}
+
+The pieces go through the assembler as those of every wire do, which makes the finished items anew: what
+the server says of a finished item has to equal that. Fidelity is the provider's and its mark too, so it
+is kept as it comes. The `stop` is the end; an end without it is a stream that was cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+
+from ..errors import MMSPError, StreamProtocolError
+from ..grammar import Assembler
+from ..items import KINDS, Fidelity
+from ..plain import Fault, plain_copy
+from ..types import FinishReason
+from .error_wire import error_from_wire
+from .forgiving import EventReader, whole_characters
+from .openai_embedding import vector
+from .wire_decoder import WireDecoder, plain_or_none
+
+__all__ = ["MMSPDecoder"]
+
+_FINISH: dict[str, FinishReason] = {each: each for each in get_args(FinishReason)}
+_DELTAS = {f"{name}.delta" for name in KINDS}
+
+
+class Item(msgspec.Struct, gc=False):
+    type: str | None = None
+    text: str | None = None
+    thinking: str | None = None
+    name: str | None = None
+    arguments: Any = None  # text in a delta, an object in a finished item
+    tool_call_id: str | None = None
+    data: str | None = None
+    mime_type: str | None = None
+    embedding: Any = None
+    fidelity: Any = None
+
+
+class Usage(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    prompt_tokens: int | None = None
+    thoughts_tokens: int | None = None
+    response_tokens: int | None = None
+
+
+class Event(msgspec.Struct, gc=False):
+    event_type: str | None = None
+    content_items: list[Item] | None = None
+    usage_metadata: Usage | None = None
+    finish_reason: str | None = None
+    error: Any = None
+
+
+class MMSPDecoder(WireDecoder[Event]):
+    """Tells `assembler` what an MMSP server says. `terminal` is set by the `stop`."""
+
+    events = EventReader(Event)
+    grows = frozenset({"text", "thinking", "arguments"})
+
+    def __init__(self, assembler: Assembler, *, client: str) -> None:
+        super().__init__(assembler, client=client)
+        assembler.origin = {}  # what comes is marked by the client that the server asked with
+        self._id = 0
+        self._open: str | None = None  # the type of the deltas that go on with the open item
+        self._call = ("", "")  # the open call's name and id
+
+    def whole(self, body: bytes) -> None:
+        """A 200 answer that is no stream: a whole message, or what went wrong instead."""
+        answer = plain_or_none(body)
+        if isinstance(answer, dict) and isinstance(answer.get("content_items"), list):
+            message = self._forgiven(answer)
+            self._items(message)
+            self._stop(message)
+            return
+        said = answer.get("error") if isinstance(answer, dict) else None
+        if said and type(error := self._told(said)).__name__ == _type_in(said):
+            raise error
+        self._complain(answer)
+        raise self._unreadable("neither a stream nor a message", body)
+
+    # ---- events
+
+    def _event(self, event: str, read: Event, data: bytes) -> None:
+        self._items(read)
+        if read.event_type != "delta":
+            self._other(event, read, data)
+
+    def _end_mark(self) -> None:
+        raise self._assembler.incomplete()  # what comes after a `stop` is not read
+
+    def _other(self, event: str, read: Event, data: bytes) -> None:
+        if read.error is not None:
+            raise self._told(read.error)
+        if read.event_type == "stop":
+            self._stop(read)
+        elif event == "error":
+            raise self._reported(data)
+        else:
+            self._complain(plain_or_none(data))
+            self._assembler.unknown(read.event_type or event or self._shown(data))
+
+    def _stop(self, read: Event) -> None:
+        if (usage := read.usage_metadata) is not None:
+            self._assembler.usage(
+                cached=usage.cached_tokens,
+                prompt=usage.prompt_tokens,
+                thoughts=usage.thoughts_tokens,
+                response=usage.response_tokens,
+            )
+        if word := read.finish_reason:
+            self._assembler.finish(_FINISH.get(word, "unknown"), word=word)
+        self.terminal = True
+
+    def _told(self, said: Any) -> MMSPError:
+        return error_from_wire(said, client=self._client, secrets=self._assembler.secrets)
+
+    # ---- items
+
+    def _items(self, read: Event) -> None:
+        for item in read.content_items or ():
+            kind = item.type
+            if kind == "text.delta":
+                if kind != self._open:
+                    self._next(kind)
+                fidelity = None if item.fidelity is None else self._sealed(item)
+                self._assembler.text(self._id, item.text or "", fidelity)
+            elif kind in _DELTAS:
+                self._piece(kind, item)
+            else:
+                self._finished(kind or "", item)
+
+    def _next(self, kind: str | None) -> None:
+        self._id += 1
+        self._open = kind
+
+    def _piece(self, kind: str, item: Item) -> None:
+        """A delta: it goes on with the open item, or begins one."""
+        if kind == "tool_call.delta":
+            self._call_piece(kind, item)
+            return
+        if kind != self._open:
+            self._next(kind)
+        self._say(kind, item)
+
+    def _say(self, kind: str, item: Item) -> None:
+        fidelity = None if item.fidelity is None else self._sealed(item)
+        say = self._assembler
+        match kind:
+            case "text.delta":
+                say.text(self._id, item.text or "", fidelity)
+            case "thinking.delta":
+                say.thinking(self._id, item.thinking or "", fidelity)
+            case "inline_data.delta":
+                say.inline_data(self._id, self._data(item), item.mime_type or "", fidelity)
+            case "inline_thinking.delta":
+                say.inline_thinking(self._id, self._data(item), item.mime_type or "", fidelity)
+            case _:
+                say.embedding(self._id, vector(item.embedding, client=self._client), fidelity)
+
+    def _call_piece(self, kind: str, item: Item) -> None:
+        named = (item.name or "", item.tool_call_id or "")
+        goes_on = kind == self._open and named in (("", ""), self._call)
+        fidelity = None if item.fidelity is None else self._sealed(item)
+        text = _arguments(item.arguments)
+        if not goes_on:
+            self._assembler.end_item(self._id)
+            self._next(kind)
+            self._call = named
+            self._assembler.tool_call(self._id, *named, fidelity, arguments=text)
+            return
+        self._assembler.tool_arguments(self._id, text)
+        if fidelity is not None:
+            self._assembler.fidelity(self._id, fidelity)
+
+    # ---- finished items
+
+    def _finished(self, kind: str, item: Item) -> None:
+        """A finished item: it equals what its pieces made, or it has had none and is its own."""
+        delta = f"{kind.removesuffix('.done')}.delta"
+        if not kind.endswith(".done") or delta not in _DELTAS:
+            self._assembler.unknown(kind)
+            return
+        made = self._assembler.joined(self._id) if delta == self._open else None
+        if made is None:
+            self._open = None
+            self._piece(delta, item)
+        else:
+            self._check(delta, item, made)
+        self._assembler.end_item(self._id)
+        self._open = None
+
+    def _check(self, delta: str, item: Item, made: Any) -> None:
+        if not self._is_same(delta, item, made):
+            raise self._broken(f"a finished {delta.removesuffix('.delta')} item differs from its pieces")
+        if item.fidelity is not None:
+            self._assembler.fidelity(self._id, self._sealed(item) or {})
+
+    def _is_same(self, delta: str, item: Item, made: Any) -> bool:
+        match delta:
+            case "text.delta":
+                return item.text == made
+            case "thinking.delta":
+                return item.thinking == made
+            case "tool_call.delta":
+                named = (item.name or "", item.tool_call_id or "")
+                return named == self._call and _is_said_by(made, item.arguments)
+            case "embedding.delta":
+                return vector(item.embedding, client=self._client) == made
+            case _:
+                return self._data(item) == made
+
+    # ---- what an item holds
+
+    def _data(self, item: Item) -> bytes:
+        return self._bytes(item.data or "")
+
+    def _sealed(self, item: Item) -> Fidelity | None:
+        """The item's fidelity, if it can be saved and sent back."""
+        if not isinstance(item.fidelity, dict):
+            return None
+        try:
+            fields: Fidelity = plain_copy(item.fidelity)
+        except Fault as fault:
+            raise self._broken(f"an item's fidelity {fault.problem}") from None
+        return fields
+
+    def _forgiven(self, answer: dict[str, Any]) -> Event:
+        read = super()._forgiven(answer)
+        for item in read.content_items or ():
+            text = item.arguments
+            item.arguments = self._mend("arguments", text) if isinstance(text, str) else _whole(text)
+            item.fidelity = _whole(item.fidelity)
+        return read
+
+    def _broken(self, what: str) -> StreamProtocolError:
+        return StreamProtocolError(f"the server broke its own protocol: {what}", client=self._client)
+
+
+def _type_in(said: Any) -> Any:
+    return said.get("type") if isinstance(said, dict) else None
+
+
+def _arguments(value: Any) -> str:
+    """A call's arguments as JSON text, of which a delta has a piece."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def _is_said_by(text: str, arguments: Any) -> bool:
+    """Whether `text` says these arguments. The assembler judges what is no object."""
+    try:
+        return bool(msgspec.json.decode(text or "{}") == arguments)
+    except (ValueError, RecursionError):
+        return True
+
+
+def _whole(value: Any) -> Any:
+    """Plain JSON in whole characters."""
+    if isinstance(value, str):
+        return whole_characters(value)
+    if isinstance(value, dict):
+        return {whole_characters(key): _whole(part) for key, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, list) else value

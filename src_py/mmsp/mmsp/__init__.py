@@ -1,0 +1,1 @@
+"""A server of this library's own, which asks the providers itself."""
