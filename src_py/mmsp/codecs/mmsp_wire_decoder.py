@@ -199,7 +199,9 @@ class MMSPDecoder(WireDecoder[Event]):
 
     def _check(self, delta: str, item: Item, made: Any) -> None:
         if not self._is_same(delta, item, made):
-            raise self._broken(f"a finished {delta.removesuffix('.delta')} item differs from its pieces")
+            raise self._broken(
+                f"a finished {delta.removesuffix('.delta')} item differs from its pieces"
+            )
         if item.fidelity is not None:
             self._assembler.fidelity(self._id, self._sealed(item) or {})
 
@@ -236,12 +238,16 @@ class MMSPDecoder(WireDecoder[Event]):
         read = super()._forgiven(answer)
         for item in read.content_items or ():
             text = item.arguments
-            item.arguments = self._mend("arguments", text) if isinstance(text, str) else _whole(text)
+            item.arguments = (
+                self._mend("arguments", text) if isinstance(text, str) else _whole(text)
+            )
             item.fidelity = _whole(item.fidelity)
         return read
 
     def _broken(self, what: str) -> StreamProtocolError:
-        return StreamProtocolError(f"the server broke its own protocol: {what}", client=self._client)
+        return StreamProtocolError(
+            f"the server broke its own protocol: {what}", client=self._client
+        )
 
 
 def _type_in(said: Any) -> Any:
