@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import decoding, memory, requests, starting, stopping
+from . import decoding, memory, requests, serving, starting, stopping
 from .figures import Chapter, Figure, show, write
 from .neighbours import Neighbours
 from .rig import raise_descriptor_limit
@@ -24,6 +24,7 @@ CHAPTERS: dict[str, Callable[..., list[Figure]]] = {
     "Many silent streams stopped with one signal": stopping.measure_many,
     "Small requests, connections kept": requests.measure,
     "Memory": memory.measure,
+    "Server": serving.measure,
     "Start": starting.measure,
 }
 

@@ -116,11 +116,11 @@ class Relay:
                 _log.exception("stream %s: a fault of the server", self._running.id)
                 await self._fail(error)
                 return
-            self._account.first_event()
             over = events[-1]["event_type"] == "stop"
             if over:
                 self._account.usage = events[-1]["usage_metadata"]
             await self._write(self._encoded(events, over), over)
+            self._account.first_event()
             if over:
                 self._account.end(Outcome.SUCCESS)
                 return

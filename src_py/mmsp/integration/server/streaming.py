@@ -69,7 +69,7 @@ async def _begin(request: Request, server: ServerApp) -> Running:
         return Running(id, owner, question.served, question.ask())
 
     running = await asyncio.to_thread(ask) if len(body) > _LARGE else ask()
-    server.streams.check(id, owner)
+    _check(server, id, owner)
     server.streams.add(running)
     try:
         await _write_down(server, running, chosen)
@@ -77,6 +77,14 @@ async def _begin(request: Request, server: ServerApp) -> Running:
         server.streams.remove(running)
         raise
     return running
+
+
+def _check(server: ServerApp, id: str, owner: str) -> None:
+    if server.is_closing:
+        raise Refusal(
+            503, "ShuttingDownError", "this server is shutting down", {"Retry-After": "1"}
+        )
+    server.streams.check(id, owner)
 
 
 async def _write_down(server: ServerApp, running: Running, chosen: str | None) -> None:
