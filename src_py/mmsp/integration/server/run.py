@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -153,12 +153,12 @@ class Runner(uvicorn.Server):
                 await task
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         """uvicorn's own way with signals, which is not ours."""
         yield
 
     @contextlib.contextmanager
-    def _signals(self, parent: int | None) -> Iterator[None]:
+    def _signals(self, parent: int | None) -> Generator[None]:
         loop = asyncio.get_running_loop()
         handlers: dict[int, Callable[[], None]] = {}
         if threading.current_thread() is threading.main_thread():
