@@ -6,6 +6,4 @@ from .endpoint import Endpoint
 
 __all__ = ["ENDPOINT"]
 
-ENDPOINT = Endpoint(
-    "http://127.0.0.1:25752/v1", "MMSP_API_KEY", "MMSP_BASE_URL", open_server=True
-)
+ENDPOINT = Endpoint("http://127.0.0.1:25752/v1", "MMSP_API_KEY", "MMSP_BASE_URL", open_server=True)
