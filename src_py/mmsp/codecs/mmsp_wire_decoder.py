@@ -178,9 +178,7 @@ class MMSPDecoder(WireDecoder[Event]):
             self._assembler.fidelity(self._id, self._sealed(item) or {})
 
     def _begin_call(self, named: tuple[str, str], item: Item, text: str) -> None:
-        self._assembler.end_item(
-            self._id
-        )  # whatever went on without its end: groups never interleave
+        self._assembler.end_item(self._id)  # groups never interleave
         self._next("tool_call.delta")
         self._call = named
         fidelity = None if item.fidelity is None else self._sealed(item)
