@@ -13,7 +13,7 @@ from typing import Any
 FOLDER = Path(__file__).parents[2] / "conformance"
 
 # The client type whose codec and endpoint a wire's cases are about, unless a case names another.
-WIRES = {"openai_chat": "openai-chat"}
+WIRES = {"openai_chat": "openai-chat", "mmsp": "mmsp"}
 
 ABOUT = {"about", "sources"}
 REQUEST = {"model", "messages"}
@@ -46,7 +46,9 @@ class Form:
 
 # A case of a wire is about a request, or about an answer.
 ASKED = Form(REQUEST, {"request", "error"}, {"config", "base_url", "images", "client_type"})
-ANSWERED = Form(ANSWER, {"stop", "error"}, {"base_url", "limits", "client_type"}, bodies=(1, 1))
+ANSWERED = Form(
+    ANSWER, {"stop", "error"}, {"base_url", "limits", "client_type", "unknown"}, bodies=(1, 1)
+)
 FORMS = {
     "sse": Form({"events"}, may={"limit", "too_large"}, bodies=(1, 1)),
     "interruption": Form(
@@ -55,7 +57,7 @@ FORMS = {
         files=r"\d\.sse",
         bodies=(0, 9),
     ),
-    "errors": Form({"status", "headers", "error"}, may={"now", "secrets"}, bodies=(0, 1)),
+    "errors": Form({"status", "headers", "error"}, may={"now", "secrets", "wire"}, bodies=(0, 1)),
 }
 
 

@@ -210,6 +210,14 @@ def test_a_reason_without_end_is_cut(reason: Any) -> None:
     assert len(json.dumps(error_to_wire(StreamAbortedError("s", client="C", reason=reason)))) < 9000
 
 
+def test_an_error_with_a_whole_page_in_it_stays_small_enough_to_be_read() -> None:
+    error = UpstreamError("m" * 10**6, client="C", status=500, error={"page": "é" * 10**6})
+    assert len(json.dumps(error_to_wire(error), ensure_ascii=False).encode()) < 48 * 1024
+    again = over_the_wire(error)
+    assert isinstance(again, UpstreamError)
+    assert again.error.startswith('{"page":"éé')
+
+
 # ---- what a server may say instead
 
 ANY_JSON = st.recursive(

@@ -30,7 +30,7 @@ _Read = Callable[[Any], Any]
 
 _DEEPEST = 100  # levels; readers of JSON begin to differ at a few hundred
 _MOST_BITS = 13_000  # of an integer; Python itself writes 4,300 digits at most
-_LONGEST_REASON = 4096  # bytes
+_LONGEST = {"message": 8192, "reason": 4096, "error": 32_768}  # bytes; together within any limit
 _NO_REASON = "the server reported a failure and gave no reason"
 _LEFT_OUT: Any = object()  # the field keeps its class's default
 _FINISH_REASONS = get_args(FinishReason)
@@ -45,9 +45,9 @@ def error_to_wire(error: BaseException) -> Json:
         told |= {} if status is None else {"status": status}
     else:
         told |= {name: _plain(getattr(error, name, None)) for name in fields}
-    if "reason" in told:
-        told["reason"] = _short(told["reason"])
-    return told
+    return told | {
+        name: _short(told[name], most) for name, most in _LONGEST.items() if name in told
+    }
 
 
 def error_from_wire(
@@ -146,13 +146,11 @@ def _words(value: Any) -> str:
         return type(value).__name__
 
 
-def _short(reason: Any) -> Any:
-    """`reason`, or the beginning of its text where it is too long to be handed on."""
-    text = reason if isinstance(reason, str) else msgspec.json.encode(reason).decode()
+def _short(value: Any, most: int) -> Any:
+    """`value`, or the beginning of its text where it is longer than `most` bytes."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     data = text.encode()
-    return (
-        reason if len(data) <= _LONGEST_REASON else data[:_LONGEST_REASON].decode(errors="ignore")
-    )
+    return value if len(data) <= most else data[:most].decode(errors="ignore")
 
 
 # ---- what a field is read as; what does not fit is left out

@@ -132,6 +132,8 @@ class MMSPDecoder(WireDecoder[Event]):
                     self._next(kind)
                 fidelity = None if item.fidelity is None else self._sealed(item)
                 self._assembler.text(self._id, item.text or "", fidelity)
+            elif kind == "tool_call.delta":
+                self._call_piece(kind, item)
             elif kind in _DELTAS:
                 self._piece(kind, item)
             else:
@@ -142,10 +144,7 @@ class MMSPDecoder(WireDecoder[Event]):
         self._open = kind
 
     def _piece(self, kind: str, item: Item) -> None:
-        """A delta: it goes on with the open item, or begins one."""
-        if kind == "tool_call.delta":
-            self._call_piece(kind, item)
-            return
+        """A delta of any kind but calls: it goes on with the open item, or begins one."""
         if kind != self._open:
             self._next(kind)
         self._say(kind, item)
@@ -166,19 +165,24 @@ class MMSPDecoder(WireDecoder[Event]):
                 say.embedding(self._id, vector(item.embedding, client=self._client), fidelity)
 
     def _call_piece(self, kind: str, item: Item) -> None:
-        named = (item.name or "", item.tool_call_id or "")
-        goes_on = kind == self._open and named in (("", ""), self._call)
-        fidelity = None if item.fidelity is None else self._sealed(item)
-        text = _arguments(item.arguments)
-        if not goes_on:
-            self._assembler.end_item(self._id)
-            self._next(kind)
-            self._call = named
-            self._assembler.tool_call(self._id, *named, fidelity, arguments=text)
-            return
+        text = item.arguments
+        if not isinstance(text, str):
+            text = "" if text is None else msgspec.json.encode(text).decode()
+        if kind != self._open or item.name or item.tool_call_id:
+            named = (item.name or "", item.tool_call_id or "")
+            if kind != self._open or named != self._call:
+                self._begin_call(named, item, text)
+                return
         self._assembler.tool_arguments(self._id, text)
-        if fidelity is not None:
-            self._assembler.fidelity(self._id, fidelity)
+        if item.fidelity is not None:
+            self._assembler.fidelity(self._id, self._sealed(item) or {})
+
+    def _begin_call(self, named: tuple[str, str], item: Item, text: str) -> None:
+        self._assembler.end_item(self._id)  # groups never interleave
+        self._next("tool_call.delta")
+        self._call = named
+        fidelity = None if item.fidelity is None else self._sealed(item)
+        self._assembler.tool_call(self._id, *named, fidelity, arguments=text)
 
     # ---- finished items
 
@@ -191,7 +195,7 @@ class MMSPDecoder(WireDecoder[Event]):
         made = self._assembler.joined(self._id) if delta == self._open else None
         if made is None:
             self._open = None
-            self._piece(delta, item)
+            (self._call_piece if delta == "tool_call.delta" else self._piece)(delta, item)
         else:
             self._check(delta, item, made)
         self._assembler.end_item(self._id)
@@ -199,25 +203,26 @@ class MMSPDecoder(WireDecoder[Event]):
 
     def _check(self, delta: str, item: Item, made: Any) -> None:
         if not self._is_same(delta, item, made):
-            raise self._broken(
-                f"a finished {delta.removesuffix('.delta')} item differs from its pieces"
-            )
+            kind = delta.removesuffix(".delta")
+            raise self._broken(f"a finished {kind} item differs from its pieces")
         if item.fidelity is not None:
             self._assembler.fidelity(self._id, self._sealed(item) or {})
 
     def _is_same(self, delta: str, item: Item, made: Any) -> bool:
+        said: Any
         match delta:
             case "text.delta":
-                return item.text == made
+                said = item.text
             case "thinking.delta":
-                return item.thinking == made
+                said = item.thinking
             case "tool_call.delta":
                 named = (item.name or "", item.tool_call_id or "")
                 return named == self._call and _is_said_by(made, item.arguments)
             case "embedding.delta":
-                return vector(item.embedding, client=self._client) == made
+                said = vector(item.embedding, client=self._client)
             case _:
-                return self._data(item) == made
+                said = self._data(item)
+        return bool(said == made)
 
     # ---- what an item holds
 
@@ -252,13 +257,6 @@ class MMSPDecoder(WireDecoder[Event]):
 
 def _type_in(said: Any) -> Any:
     return said.get("type") if isinstance(said, dict) else None
-
-
-def _arguments(value: Any) -> str:
-    """A call's arguments as JSON text, of which a delta has a piece."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else msgspec.json.encode(value).decode()
 
 
 def _is_said_by(text: str, arguments: Any) -> bool:
