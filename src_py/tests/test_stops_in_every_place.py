@@ -89,7 +89,7 @@ async def test_a_stop_before_the_first_token_lets_the_next_request_in(
         async with one_at_a_time:
             stream = client.streaming_response_stateful(QUESTION)
             waiting = asyncio.create_task(guarded())
-            stopped = await stop(stream, way)
+            stopped = await stop(stream, way, until=provider.until("stalled"))
         assert stopped.events == []
         assert await provider.connections[0].until_closed(1) - stopped.at_ns < LIMIT_NS
         assert (await waiting)["finish_reason"] == "stop"
