@@ -74,15 +74,22 @@ class MMSPDecoder(WireDecoder[Event]):
 
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole message, or what went wrong instead."""
-        answer = plain_or_none(body)
+        try:
+            self._read_whole(plain_or_none(body), body)
+        except RecursionError:
+            raise self._unreadable("JSON nested too deeply", body) from None
+
+    def _read_whole(self, answer: Any, body: bytes) -> None:
         if isinstance(answer, dict) and isinstance(answer.get("content_items"), list):
             message = self._forgiven(answer)
             self._items(message)
             self._stop(message)
             return
         said = answer.get("error") if isinstance(answer, dict) else None
-        if said and type(error := self._told(said)).__name__ == _type_in(said):
-            raise error
+        if isinstance(said, dict):
+            error = self._told(said)
+            if type(error).__name__ == said.get("type"):
+                raise error
         self._complain(answer)
         raise self._unreadable("neither a stream nor a message", body)
 
@@ -244,19 +251,15 @@ class MMSPDecoder(WireDecoder[Event]):
         for item in read.content_items or ():
             text = item.arguments
             item.arguments = (
-                self._mend("arguments", text) if isinstance(text, str) else _whole(text)
+                self._mend("arguments", text) if isinstance(text, str) else _mended(text)
             )
-            item.fidelity = _whole(item.fidelity)
+            item.fidelity = _mended(item.fidelity)
         return read
 
     def _broken(self, what: str) -> StreamProtocolError:
         return StreamProtocolError(
             f"the server broke its own protocol: {what}", client=self._client
         )
-
-
-def _type_in(said: Any) -> Any:
-    return said.get("type") if isinstance(said, dict) else None
 
 
 def _is_said_by(text: str, arguments: Any) -> bool:
@@ -267,10 +270,10 @@ def _is_said_by(text: str, arguments: Any) -> bool:
         return True
 
 
-def _whole(value: Any) -> Any:
+def _mended(value: Any) -> Any:
     """Plain JSON in whole characters."""
     if isinstance(value, str):
         return whole_characters(value)
     if isinstance(value, dict):
-        return {whole_characters(key): _whole(part) for key, part in value.items()}
-    return [_whole(part) for part in value] if isinstance(value, list) else value
+        return {whole_characters(key): _mended(part) for key, part in value.items()}
+    return [_mended(part) for part in value] if isinstance(value, list) else value
