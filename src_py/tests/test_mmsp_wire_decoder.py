@@ -25,15 +25,14 @@ from mmsp.codecs.error_wire import error_to_wire
 from mmsp.registry import CLIENTS
 from mmsp.request import Target
 from mmsp.testing import mmsp_wire as wire
-from mmsp.wire import from_wire, to_wire
+from mmsp.wire import from_wire
 from tests.conformance_cases import ANSWERED, Case, cases
 from tests.interruption_table import STREAMING, WIRES
 from tests.reading import Told, told
+from tests.server_between import CLIENT, TARGET, assert_passed_on, sent
 from tests.test_error_wire import CLASSES, filled
 from tests.test_moving_histories import TURNS
 
-CLIENT = CLIENTS["mmsp"].load()
-TARGET = Target("https://mmsp.example/v1")
 PICTURE = {"type": "inline_data.delta", "data": "AAEC", "mime_type": "image/png"}
 USAGE = {
     "cached_tokens": None,
@@ -47,15 +46,6 @@ def read(*events: bytes, strict: bool = False) -> Told:
     return told(CLIENT, TARGET, [b"".join(events)], strict=strict)
 
 
-def sent(items: list[Any], stop: Any = None) -> bytes:
-    """The events that a server sends for these items, as bytes."""
-    events: list[Any] = [{"event_type": "delta", "content_items": [each]} for each in items]
-    if stop is not None:
-        events.append({"event_type": "stop", "content_items": [], **stop})
-    lines = [json.dumps(to_wire(each), ensure_ascii=False) for each in events]
-    return "".join(f"data: {line}\n\n" for line in lines).encode() + wire.done()
-
-
 def shown(seen: Told) -> list[str]:
     grows = ("text", "thinking", "arguments", "data", "embedding")
     return [
@@ -65,21 +55,6 @@ def shown(seen: Told) -> list[str]:
 
 
 # ---- what a server passes on
-
-
-def assert_passed_on(there: Told) -> None:
-    """What came out at the server comes out here, to the last fidelity."""
-    failed = b"" if there.error is None else failure(there.error)
-    body = sent(there.items, there.stop)
-    if there.error is not None:
-        body = body.removesuffix(wire.done()) + failed + wire.done()
-    for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
-        here = told(CLIENT, TARGET, pieces)
-        assert here.items == there.items
-        assert json.dumps(to_wire(here.items)) == json.dumps(to_wire(there.items))
-        assert here.stop == there.stop
-        assert type(here.error) is type(there.error)
-        assert str(here.error) == str(there.error)
 
 
 def failure(error: BaseException) -> bytes:
