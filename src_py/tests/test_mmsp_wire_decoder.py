@@ -225,6 +225,25 @@ def test_a_fidelity_that_comes_with_the_finished_item_alone_is_kept() -> None:
     ]
 
 
+def test_a_fidelity_that_comes_with_a_later_piece_of_a_call_is_kept() -> None:
+    late = {"type": "tool_call.delta", "name": "", "arguments": "}", "tool_call_id": ""}
+    seen = read(wire.tool_call(0, "1", "f", "{"), wire.delta(late.pop("type"), {"s": 1}, **late))
+    assert [item.get("fidelity") for item in seen.items] == [None, None, {"s": 1}]
+    assert [item["arguments"] for item in seen.items] == ["{", "}", ""]
+
+
+def test_half_a_character_is_replaced_wherever_it_stands() -> None:
+    done = {"name": "f", "arguments": {"\ud83d": ["\ude00", "😀", 1]}, "tool_call_id": "1"}
+    seen = read(wire.delta("tool_call.done", {"\udfff": "\ud800"}, **done), wire.usage())
+    assert seen.items[-1] == {
+        "type": "tool_call.done",
+        "name": "f",
+        "arguments": {"\ufffd": ["\ufffd", "😀", 1]},
+        "tool_call_id": "1",
+        "fidelity": {"\ufffd": "\ufffd"},
+    }
+
+
 # ---- ends
 
 
