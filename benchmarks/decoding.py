@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from mmsp import AutoLLMClient
-from mmsp.testing import Answer, ProviderProcess, chat, say
+from mmsp.testing import Answer, ProviderProcess, chat, mmsp_wire, say
 
 from . import floor
 from .figures import Figure
@@ -34,6 +34,7 @@ def measure(*, full: bool, uvloop: bool) -> list[Figure]:
             run(_deltas(provider, name, answer, runs), uvloop=uvloop)
             for name, answer in streams.items()
         ]
+        figures.append(run(_of_a_server(provider, runs), uvloop=uvloop))
         figures += [run(_one_event(provider, size, runs), uvloop=uvloop) for size in (2, 20)]
     return figures
 
@@ -68,6 +69,20 @@ async def _deltas(provider: ProviderProcess, name: str, answer: Answer, runs: in
         ours.append(seconds / events * 1e6)
         bare.append(await _read_bare(provider))
     return Figure.of_runs(name, ours[1:], "µs/event", target=TARGET, floor=median(bare[1:]))
+
+
+async def _of_a_server(provider: ProviderProcess, runs: int) -> Figure:
+    """The same text as a server of ours sends it, and at its end once more as a whole."""
+    deltas = mmsp_wire.deltas(DELTAS)
+    whole = "".join(f"word{number} " for number in range(DELTAS))
+    finished = mmsp_wire.delta("text.done", text=whole)
+    provider.set_answers(in_chunks([*deltas, finished, *mmsp_wire.ending(DELTAS)]))
+    client = client_of(provider, client_type="mmsp")
+    reads = [await _read(client) for _ in range(runs + 1)]
+    ours = [seconds / events * 1e6 for seconds, events in reads]
+    return Figure.of_runs(
+        f"{DELTAS:,} text deltas of a server", ours[1:], "µs/event", target=TARGET
+    )
 
 
 async def _one_event(provider: ProviderProcess, size: int, runs: int) -> Figure:

@@ -76,15 +76,19 @@ def environment(**changes: str | None) -> Iterator[None]:
 
 
 def client_of(
-    provider: ProviderProcess, *, base_url: str | None = None, proxy: str | None = None
+    provider: ProviderProcess,
+    *,
+    base_url: str | None = None,
+    proxy: str | None = None,
+    client_type: str = "openai-chat",
 ) -> AutoLLMClient:
-    """A Chat Completions client that trusts `provider` and reaches it directly, or through `proxy`."""
+    """A client that trusts `provider` and reaches it directly, or through `proxy`."""
     url = base_url or provider.base_url
     context = provider.ssl_context if url.startswith("https:") else None
     with environment(HTTP_PROXY=proxy, HTTPS_PROXY=proxy):
         return AutoLLMClient(
             "scripted",
-            client_type="openai-chat",
+            client_type=client_type,
             api_key="scripted",
             base_url=url,
             ssl_context=context,

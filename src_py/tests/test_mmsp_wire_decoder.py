@@ -25,15 +25,14 @@ from mmsp.codecs.error_wire import error_to_wire
 from mmsp.registry import CLIENTS
 from mmsp.request import Target
 from mmsp.testing import mmsp_wire as wire
-from mmsp.wire import from_wire, to_wire
+from mmsp.wire import from_wire
 from tests.conformance_cases import ANSWERED, Case, cases
 from tests.interruption_table import STREAMING, WIRES
 from tests.reading import Told, told
+from tests.server_between import CLIENT, TARGET, assert_passed_on, sent
 from tests.test_error_wire import CLASSES, filled
 from tests.test_moving_histories import TURNS
 
-CLIENT = CLIENTS["mmsp"].load()
-TARGET = Target("https://mmsp.example/v1")
 PICTURE = {"type": "inline_data.delta", "data": "AAEC", "mime_type": "image/png"}
 USAGE = {
     "cached_tokens": None,
@@ -47,15 +46,6 @@ def read(*events: bytes, strict: bool = False) -> Told:
     return told(CLIENT, TARGET, [b"".join(events)], strict=strict)
 
 
-def sent(items: list[Any], stop: Any = None) -> bytes:
-    """The events that a server sends for these items, as bytes."""
-    events: list[Any] = [{"event_type": "delta", "content_items": [each]} for each in items]
-    if stop is not None:
-        events.append({"event_type": "stop", "content_items": [], **stop})
-    lines = [json.dumps(to_wire(each), ensure_ascii=False) for each in events]
-    return "".join(f"data: {line}\n\n" for line in lines).encode() + wire.done()
-
-
 def shown(seen: Told) -> list[str]:
     grows = ("text", "thinking", "arguments", "data", "embedding")
     return [
@@ -65,21 +55,6 @@ def shown(seen: Told) -> list[str]:
 
 
 # ---- what a server passes on
-
-
-def assert_passed_on(there: Told) -> None:
-    """What came out at the server comes out here, to the last fidelity."""
-    failed = b"" if there.error is None else failure(there.error)
-    body = sent(there.items, there.stop)
-    if there.error is not None:
-        body = body.removesuffix(wire.done()) + failed + wire.done()
-    for pieces in ([body], [body[at : at + 1] for at in range(len(body))]):
-        here = told(CLIENT, TARGET, pieces)
-        assert here.items == there.items
-        assert json.dumps(to_wire(here.items)) == json.dumps(to_wire(there.items))
-        assert here.stop == there.stop
-        assert type(here.error) is type(there.error)
-        assert str(here.error) == str(there.error)
 
 
 def failure(error: BaseException) -> bytes:
@@ -248,6 +223,25 @@ def test_a_fidelity_that_comes_with_the_finished_item_alone_is_kept() -> None:
         {"type": "text.delta", "text": "", "fidelity": {"s": 1}},
         {"type": "text.done", "text": "a", "fidelity": {"s": 1}},
     ]
+
+
+def test_a_fidelity_that_comes_with_a_later_piece_of_a_call_is_kept() -> None:
+    late = {"type": "tool_call.delta", "name": "", "arguments": "}", "tool_call_id": ""}
+    seen = read(wire.tool_call(0, "1", "f", "{"), wire.delta(late.pop("type"), {"s": 1}, **late))
+    assert [item.get("fidelity") for item in seen.items] == [None, None, {"s": 1}]
+    assert [item["arguments"] for item in seen.items] == ["{", "}", ""]
+
+
+def test_half_a_character_is_replaced_wherever_it_stands() -> None:
+    done = {"name": "f", "arguments": {"\ud83d": ["\ude00", "😀", 1]}, "tool_call_id": "1"}
+    seen = read(wire.delta("tool_call.done", {"\udfff": "\ud800"}, **done), wire.usage())
+    assert seen.items[-1] == {
+        "type": "tool_call.done",
+        "name": "f",
+        "arguments": {"\ufffd": ["\ufffd", "😀", 1]},
+        "tool_call_id": "1",
+        "fidelity": {"\ufffd": "\ufffd"},
+    }
 
 
 # ---- ends

@@ -25,7 +25,8 @@ from mmsp.dialects.openai_compatible import DIALECT
 from mmsp.grammar import Assembler
 from mmsp.openai_chat.client import OpenAIChatClient
 from mmsp.request import Target
-from tests.reading import told
+from tests.reading import Told, told
+from tests.server_between import assert_passed_on
 from tests.test_grammar import sentences
 
 FOLDERS = ("openai-chat/", "openai-compat/")
@@ -237,6 +238,16 @@ def test_cuts_make_no_difference(recording: Recording, recorded_streams: Path) -
         again = read(recording, body, cuts)
         assert again.items == whole.items
         assert repr(again.error) == repr(whole.error)
+
+
+@pytest.mark.parametrize("recording", cases(events=True))
+def test_an_answer_passes_through_a_server_of_ours_unchanged(
+    recording: Recording, recorded_streams: Path
+) -> None:
+    reading = read(recording, recording.body(recorded_streams), [])
+    message = reading.assembler.message()
+    stop = {key: message[key] for key in ("usage_metadata", "finish_reason")}
+    assert_passed_on(Told(reading.items, None if reading.error else stop, reading.error))
 
 
 def random_cuts(recording: Recording, body: bytes) -> list[int]:

@@ -30,6 +30,8 @@ from mmsp.codecs.openai_responses import ResponsesCodec
 from mmsp.dialects import google, messages_compatible, responses_compatible
 from mmsp.grammar import Assembler
 from mmsp.request import Target
+from tests.reading import Told
+from tests.server_between import assert_passed_on
 
 CODECS: dict[str, Codec] = {
     "anthropic-messages": MessagesCodec(messages_compatible.DIALECT),
@@ -216,3 +218,13 @@ def test_cuts_make_no_difference(recording: Recording, recorded_streams: Path) -
         again = read(recording, body, cuts)
         assert again.items == whole.items
         assert repr(again.error) == repr(whole.error)
+
+
+@pytest.mark.parametrize("recording", FOUND)
+def test_an_answer_passes_through_a_server_of_ours_unchanged(
+    recording: Recording, recorded_streams: Path
+) -> None:
+    reading = read(recording, recording.body(recorded_streams), [])
+    message = reading.assembler.message()
+    stop = {key: message[key] for key in ("usage_metadata", "finish_reason")}
+    assert_passed_on(Told(reading.items, None if reading.error else stop, reading.error))

@@ -12,7 +12,7 @@ from mmsp.errors import MMSPError
 from mmsp.grammar import Assembler
 from mmsp.registry import CLIENTS
 from mmsp.request import Target
-from mmsp.testing import chat, interactions, messages, responses
+from mmsp.testing import chat, interactions, messages, mmsp_wire, responses
 from tests.reading import told
 
 TARGET = Target("https://api.example/v1")
@@ -21,6 +21,7 @@ STREAMS: dict[str, ModuleType] = {
     "openai-responses": responses,
     "ant-messages": messages,
     "google-official": interactions,
+    "mmsp": mmsp_wire,
 }
 
 
@@ -52,6 +53,10 @@ NESTED = (
     '{"event_type":"step.start","index":0,"step":{"type":"function_call","id":"c","name":"f",'
     '"arguments":%s}}',
     '{"choices":[{"delta":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":%s}}]}}]}',
+    '{"event_type":"delta","content_items":[{"type":"text.delta","text":"a","fidelity":{"a":%s}}]}',
+    '{"event_type":"delta","content_items":[{"type":"tool_call.done","name":"f","tool_call_id":"c",'
+    '"arguments":{"a":%s}}]}',
+    '{"error":{"type":"UpstreamError","message":"m","error":%s}}',
 )
 BY_CODEC = {type(entry.load().codec): name for name, entry in CLIENTS.items()}
 

@@ -11,52 +11,21 @@ is kept as it comes. The `stop` is the end; an end without it is a stream that w
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from ..errors import MMSPError, StreamProtocolError
 from ..grammar import Assembler
-from ..items import KINDS, Fidelity
+from ..items import Fidelity
 from ..plain import Fault, plain_copy
-from ..types import FinishReason
 from .error_wire import error_from_wire
-from .forgiving import EventReader, whole_characters
+from .forgiving import EventReader
+from .mmsp_wire_event import DELTAS, FINISH, Event, Item, is_said_by, mended
 from .openai_embedding import vector
 from .wire_decoder import WireDecoder, plain_or_none
 
 __all__ = ["MMSPDecoder"]
-
-_FINISH: dict[str, FinishReason] = {each: each for each in get_args(FinishReason)}
-_DELTAS = {f"{name}.delta" for name in KINDS}
-
-
-class Item(msgspec.Struct, gc=False):
-    type: str | None = None
-    text: str | None = None
-    thinking: str | None = None
-    name: str | None = None
-    arguments: Any = None  # text in a delta, an object in a finished item
-    tool_call_id: str | None = None
-    data: str | None = None
-    mime_type: str | None = None
-    embedding: Any = None
-    fidelity: Any = None
-
-
-class Usage(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    prompt_tokens: int | None = None
-    thoughts_tokens: int | None = None
-    response_tokens: int | None = None
-
-
-class Event(msgspec.Struct, gc=False):
-    event_type: str | None = None
-    content_items: list[Item] | None = None
-    usage_metadata: Usage | None = None
-    finish_reason: str | None = None
-    error: Any = None
 
 
 class MMSPDecoder(WireDecoder[Event]):
@@ -74,15 +43,22 @@ class MMSPDecoder(WireDecoder[Event]):
 
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole message, or what went wrong instead."""
-        answer = plain_or_none(body)
+        try:
+            self._read_whole(plain_or_none(body), body)
+        except RecursionError:
+            raise self._unreadable("JSON nested too deeply", body) from None
+
+    def _read_whole(self, answer: Any, body: bytes) -> None:
         if isinstance(answer, dict) and isinstance(answer.get("content_items"), list):
             message = self._forgiven(answer)
             self._items(message)
             self._stop(message)
             return
         said = answer.get("error") if isinstance(answer, dict) else None
-        if said and type(error := self._told(said)).__name__ == _type_in(said):
-            raise error
+        if isinstance(said, dict):
+            error = self._told(said)
+            if type(error).__name__ == said.get("type"):
+                raise error
         self._complain(answer)
         raise self._unreadable("neither a stream nor a message", body)
 
@@ -116,7 +92,7 @@ class MMSPDecoder(WireDecoder[Event]):
                 response=usage.response_tokens,
             )
         if word := read.finish_reason:
-            self._assembler.finish(_FINISH.get(word, "unknown"), word=word)
+            self._assembler.finish(FINISH.get(word, "unknown"), word=word)
         self.terminal = True
 
     def _told(self, said: Any) -> MMSPError:
@@ -127,14 +103,14 @@ class MMSPDecoder(WireDecoder[Event]):
     def _items(self, read: Event) -> None:
         for item in read.content_items or ():
             kind = item.type
-            if kind == "text.delta":
+            if kind == "text.delta":  # by far the most frequent: `_piece`, written out
                 if kind != self._open:
                     self._next(kind)
                 fidelity = None if item.fidelity is None else self._sealed(item)
                 self._assembler.text(self._id, item.text or "", fidelity)
             elif kind == "tool_call.delta":
                 self._call_piece(kind, item)
-            elif kind in _DELTAS:
+            elif kind in DELTAS:
                 self._piece(kind, item)
             else:
                 self._finished(kind or "", item)
@@ -189,7 +165,7 @@ class MMSPDecoder(WireDecoder[Event]):
     def _finished(self, kind: str, item: Item) -> None:
         """A finished item: it equals what its pieces made, or it has had none and is its own."""
         delta = f"{kind.removesuffix('.done')}.delta"
-        if not kind.endswith(".done") or delta not in _DELTAS:
+        if not kind.endswith(".done") or delta not in DELTAS:
             self._assembler.unknown(kind)
             return
         made = self._assembler.joined(self._id) if delta == self._open else None
@@ -217,7 +193,7 @@ class MMSPDecoder(WireDecoder[Event]):
                 said = item.thinking
             case "tool_call.delta":
                 named = (item.name or "", item.tool_call_id or "")
-                return named == self._call and _is_said_by(made, item.arguments)
+                return named == self._call and is_said_by(made, item.arguments)
             case "embedding.delta":
                 said = vector(item.embedding, client=self._client)
             case _:
@@ -244,33 +220,12 @@ class MMSPDecoder(WireDecoder[Event]):
         for item in read.content_items or ():
             text = item.arguments
             item.arguments = (
-                self._mend("arguments", text) if isinstance(text, str) else _whole(text)
+                self._mend("arguments", text) if isinstance(text, str) else mended(text)
             )
-            item.fidelity = _whole(item.fidelity)
+            item.fidelity = mended(item.fidelity)
         return read
 
     def _broken(self, what: str) -> StreamProtocolError:
         return StreamProtocolError(
             f"the server broke its own protocol: {what}", client=self._client
         )
-
-
-def _type_in(said: Any) -> Any:
-    return said.get("type") if isinstance(said, dict) else None
-
-
-def _is_said_by(text: str, arguments: Any) -> bool:
-    """Whether `text` says these arguments. The assembler judges what is no object."""
-    try:
-        return bool(msgspec.json.decode(text or "{}") == arguments)
-    except (ValueError, RecursionError):
-        return True
-
-
-def _whole(value: Any) -> Any:
-    """Plain JSON in whole characters."""
-    if isinstance(value, str):
-        return whole_characters(value)
-    if isinstance(value, dict):
-        return {whole_characters(key): _whole(part) for key, part in value.items()}
-    return [_whole(part) for part in value] if isinstance(value, list) else value
