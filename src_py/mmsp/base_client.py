@@ -48,7 +48,7 @@ from .settings import Limits, Timeouts
 from .stream import Stream, unix_milliseconds
 from .tokens import Tokens
 from .trace import Trace, cache_folder, check_trace_id
-from .transport import Proxies, Route, checked_context
+from .transport import Proxies, Route, checked_context, without_identity
 from .types import UniConfig, UniMessage
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class LLMClient:
         self._pictures = PictureFetcher(
             client=name,
             limits=limits,
-            route=partial(route, public_only=not private),
+            route=partial(route, public_only=not private, identity=False),
             allow_private=private,
         )
         self._connector = Connector(
@@ -354,7 +354,10 @@ def _route(
     url: str,
     *,
     public_only: bool = False,
+    identity: bool = True,
 ) -> Route:
+    if not identity:
+        ssl_context = without_identity(ssl_context)
     return Route.to(url, proxies, ssl_context, public_only=public_only)
 
 

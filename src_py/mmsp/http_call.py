@@ -307,6 +307,7 @@ class HttpCall(Call):
                 or exchange.ended
                 or exchange.failure is not None
                 or self._loop.time() >= until
+                or 300 <= exchange.status < 400  # all that it has to say is in its head
             ):
                 exchange.abandon()
                 raise http_error(

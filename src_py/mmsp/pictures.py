@@ -19,7 +19,7 @@ from .http_call import Fetched, HttpCall
 from .request import HttpRequest, shown_url
 from .settings import Limits
 from .transport import Route
-from .transport.addresses import is_public
+from .transport.addresses import PRIVATE, is_public
 from .types import UniMessage
 
 __all__ = ["PictureFetcher"]
@@ -89,11 +89,13 @@ class PictureFetcher:
         if parts.username is not None:
             raise ValueError("a picture's URL may not hold a user and password")
         if not self._allow_private and _is_private(parts.hostname or ""):
-            raise ValueError(f"{parts.hostname} is an address of a private network")
+            raise ValueError(f"{parts.hostname} is {PRIVATE}")
         return request
 
     def _refused(self, url: str, why: str, messages: Sequence[UniMessage]) -> InvalidMessageError:
         index, place = _place(url, messages)
+        if PRIVATE in why:
+            why += "; a client made with allow_private_image_urls=True fetches those too"
         return InvalidMessageError(
             f"{place}: the picture at {shown_url(url)} cannot be had: {why}",
             client=self._client,
@@ -107,10 +109,18 @@ def _redirected(call: HttpCall, error: UpstreamError, url: str) -> str:
     headers = call.headers
     if error.status not in _REDIRECTS or "location" not in headers:
         raise error
-    where = urljoin(url, headers["location"])
+    where = urljoin(url, _location(headers["location"]))
     if url.lower().startswith("https:") and not where.lower().startswith("https:"):
         raise ValueError("it redirects from https to something less")
     return where
+
+
+def _location(field: str) -> str:
+    """A Location as browsers read it: UTF-8 where that is what its bytes are, without blanks around."""
+    try:
+        return field.encode("latin-1").decode().strip()
+    except UnicodeDecodeError:
+        return field.strip()
 
 
 def _data_url(fetched: Fetched, url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from .plain import Fault, below, closest, finite, integer, key_text, kind_of, plain_copy, text
 
@@ -33,7 +34,24 @@ def url(value: Any) -> str:
     given = text(value)
     if not given[:8].lower().startswith(("https://", "http://", "data:")):
         raise Fault("is no http(s):// or data: URL")
+    if given[:5].lower() != "data:":
+        _check_place(given)
     return given
+
+
+def _check_place(url: str) -> None:
+    """That an http(s) URL leads somewhere: providers would tell the same later, and in other words."""
+    try:
+        parts = urlsplit(url)
+        leads = bool(parts.hostname) and parts.port != 0  # reading a port that is none raises
+    except ValueError:
+        leads = False
+    if not leads:
+        raise Fault("is a URL that names no host and port that exist")
+    if not url.isprintable() or " " in url:
+        raise Fault(
+            "is a URL with a blank or a control character in it: write them as %20 and so on"
+        )
 
 
 def json_object(value: Any) -> dict[str, Any]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import socket
+import ssl
 import threading
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import trustme
 
-from mmsp import AbortError, AbortSignal, AutoLLMClient, InvalidMessageError, Limits
+from mmsp import AbortError, AbortSignal, AutoLLMClient, InvalidMessageError, Limits, MMSPError
+from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, drip, say, stall
 from mmsp.types import UniMessage
 from tests.asking import client_of, complete, events_of, shown
@@ -175,7 +181,18 @@ def test_a_url_that_may_not_be_fetched_is_refused_at_the_call(url: str) -> None:
         assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["localhost", "2130706433", "0x7f000001", "127.1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localhost",
+        "LOCALHOST",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "127.1",
+        "0177.0.0.1",
+    ],
+)
 async def test_a_name_that_leads_to_a_private_address_is_refused_before_connecting(
     name: str,
 ) -> None:
@@ -183,6 +200,7 @@ async def test_a_name_that_leads_to_a_private_address_is_refused_before_connecti
         port = host.base_url.split(":")[2].split("/")[0]
         message = await refusal(client_of(provider), f"http://{name}:{port}/a.png")
         assert "is an address of a private network" in message
+        assert message.endswith("made with allow_private_image_urls=True fetches those too")
         assert host.connections == []
 
 
@@ -274,3 +292,136 @@ async def test_a_stop_ends_the_fetch_at_once(phase: str, way: str) -> None:
             assert stream.reason == "why"
         assert provider.connections == []
         assert client.get_history() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://",
+        "https:///a.png",
+        "http://:80/a.png",
+        "http://pictures.example:0/a.png",
+        "http://pictures.example:99999/a.png",
+        "http://[::1/a.png",
+        "https://pictures.example/a b.png",
+        "https://pictures.example/a\nb.png",
+        " https://pictures.example/a.png",
+        "file:///etc/passwd",
+        "//pictures.example/a.png",
+        "javascript:alert(1)",
+    ],
+)
+@pytest.mark.parametrize("client_type", [each for each in CLIENTS if each != "openai-embedding"])
+def test_a_url_that_leads_nowhere_is_refused_at_the_call_by_every_client(
+    client_type: str, url: str
+) -> None:
+    client = AutoLLMClient("m", "k", "http://127.0.0.1:9", client_type)
+    with pytest.raises(InvalidMessageError) as caught:
+        client.streaming_response(asking(url))
+    assert caught.value.item_type == "image_url"
+    assert "messages[0].content_items[1].image_url" in str(caught.value)
+
+
+@pytest.mark.parametrize("step", [stall(), drip(bytes(100_000), 1, 0.01)])
+async def test_a_redirect_whose_body_goes_on_holds_nothing_up(step: Any) -> None:
+    hop = Answer(step, status=302, headers={"location": "/b.png"})
+    with ScriptedProvider(hop, picture()) as host, ScriptedProvider(complete()) as provider:
+        client = client_of(provider, allow_private_image_urls=True, limits=Limits(image_seconds=2))
+        began = time.monotonic()
+        await answered(client, f"{host.base_url}/a.png")
+        assert time.monotonic() - began < 1
+        assert sent(provider) == [inline()]
+
+
+async def test_a_location_in_utf8_is_read_as_browsers_read_it() -> None:
+    hop = Answer(status=302, headers={"location": " /bücher/é.png ".encode().decode("latin-1")})
+    with ScriptedProvider(hop, picture()) as host, ScriptedProvider(complete()) as provider:
+        client = client_of(provider, allow_private_image_urls=True)
+        await answered(client, f"{host.base_url}/a.png")
+        assert host.requests[1].target == "/b%C3%BCcher/%C3%A9.png"
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("file:///etc/passwd", "needs an absolute http:// or https:// URL"),
+        ("javascript:alert(1)", "needs an absolute http:// or https:// URL"),
+        ("https://[::1", "Invalid IPv6 URL"),
+        ("http://u:p@127.0.0.1/", "may not hold a user and password"),
+    ],
+)
+async def test_a_redirect_to_what_is_no_picture_is_told(location: str, why: str) -> None:
+    hop = Answer(status=302, headers={"location": location})
+    with ScriptedProvider(hop) as host, ScriptedProvider(complete()) as provider:
+        client = client_of(provider, allow_private_image_urls=True)
+        assert why in await refusal(client, f"{host.base_url}/a.png")
+
+
+async def test_the_clients_certificate_is_not_shown_to_who_has_pictures() -> None:
+    """A host that asks for a certificate gets one from the provider's client, and none with a picture."""
+    shown_to: dict[str, Any] = {}
+    async with _asking_for_certificates(shown_to) as (url, context):
+        with ScriptedProvider(complete()) as provider:
+            client = AutoLLMClient(
+                "m",
+                "k",
+                provider.base_url,
+                "openai-chat",
+                ssl_context=context,
+                allow_private_image_urls=True,
+            )
+            await answered(client, f"{url}/a.png")
+        assert shown_to == {"/a.png": None}
+        with pytest.raises(MMSPError):
+            await AutoLLMClient("m", "k", url, "openai-chat", ssl_context=context).list_models()
+        assert shown_to["/models"] is not None
+
+
+@contextlib.asynccontextmanager
+async def _asking_for_certificates(
+    shown_to: dict[str, Any],
+) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
+    """A TLS server that writes down the certificate that each request came with; its URL, and a client's
+    context that has one."""
+    authority = trustme.CA()
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(theirs)
+    authority.configure_trust(theirs)
+    theirs.verify_mode = ssl.CERT_OPTIONAL
+    ours = ssl.create_default_context()
+    authority.configure_trust(ours)
+    authority.issue_cert("me@mmsp.example").configure_cert(ours)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        shown_to[head.split()[1]] = writer.get_extra_info("peercert") or None
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 24\r\n\r\n" + PNG
+        )
+        await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=theirs)
+    async with server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", ours
+
+
+async def test_a_host_with_a_trailing_dot_has_its_certificate_checked_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_up = socket.getaddrinfo  # which here knows no name with a dot at its end
+
+    def without_dot(host: Any, *rest: Any, **more: Any) -> Any:
+        return looked_up(host.rstrip("."), *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", without_dot)
+    with ScriptedProvider(picture(), tls=True, host="localhost") as host:
+        port = host.base_url.split(":")[2].split("/")[0]
+        with ScriptedProvider(complete()) as provider:
+            client = client_of(
+                provider, allow_private_image_urls=True, ssl_context=host.ssl_context
+            )
+            await answered(client, f"https://localhost.:{port}/a.png")
+            assert sent(provider) == [inline()]

@@ -14,6 +14,14 @@ from .exchange import Exchange
 from .failure import TransportError
 from .pool import Pool, Route
 from .proxies import Proxies
-from .tls import checked_context
+from .tls import checked_context, without_identity
 
-__all__ = ["Exchange", "Pool", "Proxies", "Route", "TransportError", "checked_context"]
+__all__ = [
+    "Exchange",
+    "Pool",
+    "Proxies",
+    "Route",
+    "TransportError",
+    "checked_context",
+    "without_identity",
+]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-__all__ = ["is_public"]
+__all__ = ["PRIVATE", "is_public"]
+
+PRIVATE = "an address of a private network"  # what is said of all others
 
 _NAT64 = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 _IPV4_COMPATIBLE = ipaddress.ip_network("::/96")
@@ -19,7 +21,12 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 def is_public(address: str) -> bool:
     """Whether `address`, as `getaddrinfo` writes it, is one that anybody may be sent to."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    return all(each.is_global and not each.is_multicast for each in (found, *_inside(found)))
+    return all(_is_public(each) for each in (found, *_inside(found)))
+
+
+def _is_public(address: _Address) -> bool:
+    is_site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    return address.is_global and not address.is_multicast and not is_site_local
 
 
 def _inside(address: _Address) -> Iterator[ipaddress.IPv4Address]:

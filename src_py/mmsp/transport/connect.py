@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
-from .addresses import is_public
+from .addresses import PRIVATE, is_public
 from .connection import Connection, describe
 from .failure import TransportError
 from .tls import default_context
@@ -123,7 +123,7 @@ class Opening:
             if not is_public(place[0]):
                 raise TransportError(
                     "connect",
-                    f"{host} is an address of a private network ({place[0]})",
+                    f"{host} is {PRIVATE} ({place[0]})",
                     retryable=False,
                 )
 
@@ -137,7 +137,7 @@ class Opening:
                 self._open_transport(connection),
                 connection,
                 context,
-                server_hostname=host,
+                server_hostname=host.rstrip("."),  # certificates name hosts without it
                 ssl_handshake_timeout=_NEVER,
             )
         except ssl.SSLCertVerificationError as error:

@@ -34,7 +34,7 @@ class Proxies:
         import urllib.request
 
         bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # undocumented
-        if bypass(f"{host}:{port}", self.by_scheme):
+        if bypass(f"{host.rstrip('.')}:{port}", self.by_scheme):
             return None
         return _checked(proxy if "://" in proxy else f"http://{proxy}")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import ssl
 from typing import Any
+from weakref import WeakKeyDictionary
 
-__all__ = ["checked_context", "default_context"]
+__all__ = ["checked_context", "default_context", "without_identity"]
 
 _contexts: dict[tuple[str | None, str | None], ssl.SSLContext] = {}
+_nameless: WeakKeyDictionary[ssl.SSLContext, ssl.SSLContext] = WeakKeyDictionary()
 
 
 def default_context() -> ssl.SSLContext:
@@ -24,6 +26,32 @@ def default_context() -> ssl.SSLContext:
         context.set_alpn_protocols(["http/1.1"])
         _contexts[key] = context
     return context
+
+
+def without_identity(context: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """A context that trusts whom `context` trusts and shows no certificate of its own.
+
+    For hosts that a stranger may have named. Trust that is looked up in folders when it is needed
+    (`capath`) cannot be copied; the system's is there in any case.
+    """
+    if context is None:
+        return None
+    if context not in _nameless:
+        _nameless[context] = _nameless_of(context)
+    return _nameless[context]
+
+
+def _nameless_of(context: ssl.SSLContext) -> ssl.SSLContext:
+    plain = ssl.create_default_context()
+    if trusted := context.get_ca_certs(binary_form=True):
+        plain.load_verify_locations(cadata=b"".join(trusted))
+    plain.check_hostname = context.check_hostname
+    plain.verify_mode = context.verify_mode
+    plain.verify_flags = context.verify_flags
+    plain.minimum_version = context.minimum_version
+    plain.maximum_version = context.maximum_version
+    plain.set_alpn_protocols(["http/1.1"])
+    return plain
 
 
 def checked_context(context: Any) -> ssl.SSLContext | None:
