@@ -33,6 +33,7 @@ from .ending import Ending, Outcome
 from .errors import MMSPError
 from .grammar import Assembler
 from .http_call import CallOverError, HttpCall
+from .masking import masked
 from .plain import kind_of
 from .reader import AnswerReader
 from .request import HttpRequest
@@ -126,7 +127,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
     def request_id(self) -> str | None:
         """The provider's id of this request, once its answer has begun."""
         exchange = self._exchange if self._answering else None
-        return None if exchange is None else request_id(dict(exchange.headers))
+        found = None if exchange is None else request_id(dict(exchange.headers))
+        return cast("str | None", masked(found, self._connector.secrets))
 
     def text(self) -> TextStream:
         """The text alone: an asynchronous iterator of strings, which ends and stops as the stream does."""

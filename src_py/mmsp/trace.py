@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -130,19 +130,26 @@ class WrittenTrace:
             file.write(text)
 
     def publish(self) -> None:
-        """Give the files their names. Where that fails, the log is warned and there is no record."""
+        """Give the files their names. Where that fails, the log is warned and there is none of them."""
+        named: list[Path] = []
         try:
             for path, name in self._files:
                 path.replace(name)
+                named.append(name)
         except OSError as error:
             self.discard()
+            _remove(named)
             _warn(self._trace_id, error)
 
     def discard(self) -> None:
         """Remove what is still under a temporary name."""
-        for path, _ in self._files:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        _remove(path for path, _ in self._files)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 class Writing:

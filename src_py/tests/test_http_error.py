@@ -134,6 +134,8 @@ def test_the_request_id() -> None:
     assert error_of(400, {"error": {}, "request_id": "c"}).request_id == "c"
     assert error_of(400, {"request_id": 5}).request_id is None
     assert error_of(400, b"x").request_id is None
+    for odd in ("two words", "caf\xe9", "x" * 201, "a\tb"):
+        assert error_of(400, {"request_id": "c"}, x_request_id=odd).request_id == "c"
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def test_a_trace_that_cannot_be_written_is_a_warning(
             written.publish()
     (record,) = caplog.records
     assert record.getMessage().startswith(f"trace {trace_id!r} was not saved: ")
-    assert not [each for each in files(tmp_path) if each.endswith((".tmp", ".json"))]
+    assert not [each for each in files(tmp_path) if each.endswith((".tmp", ".json", ".txt"))]
 
 
 def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
@@ -221,3 +221,23 @@ def test_the_folder_is_the_environments(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("MMSP_CACHE_DIR", "")
     monkeypatch.chdir(tmp_path)
     assert Tracer().folder == tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    "trace_id", ["a.b", ".hidden", "v1.2/run.3", "a.json", "a.txt", "a.tmp", "day.1/.x/b.c"]
+)
+def test_an_id_with_dots_is_listed_and_found(tmp_path: Path, trace_id: str) -> None:
+    saved(tmp_path, trace_id)
+    tracer = Tracer(tmp_path)
+    assert list(tracer) == [trace_id]
+    assert tracer.load(trace_id)["history"][-1] == ANSWER
+    assert "Trace of" in tracer.transcript(trace_id)
+
+
+def test_what_is_not_published_yet_is_not_listed(tmp_path: Path) -> None:
+    written = trace(tmp_path, "a").write(ANSWER)
+    (tmp_path / "folder.json").mkdir()
+    assert written is not None
+    assert list(Tracer(tmp_path)) == []
+    written.publish()
+    assert list(Tracer(tmp_path)) == ["a"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ __all__ = ["Complaint", "complaint", "http_error", "request_id", "stream_error"]
 Headers = Iterable[tuple[str, str]]
 
 _LONGEST = 4096  # characters of a provider's own message
+_ID = re.compile(r"[!-~]{1,200}")  # of a request
 
 _RETRYABLE_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 _RETRYABLE_WORDS = (
@@ -206,11 +208,14 @@ def _redirect(location: str) -> str:
 
 def request_id(fields: dict[str, str], answer: Any = None) -> str | None:
     """The provider's id of a request, from the answer's headers (lower-case names) or its body."""
-    for name in ("mmsp-stream-id", "x-request-id", "request-id"):
-        if fields.get(name):
-            return fields[name]
-    found = answer.get("request_id") if isinstance(answer, dict) else None
-    return found if isinstance(found, str) else None
+    named = [fields.get(name) for name in ("mmsp-stream-id", "x-request-id", "request-id")]
+    named.append(answer.get("request_id") if isinstance(answer, dict) else None)
+    return next((each for each in named if _is_id(each)), None)
+
+
+def _is_id(value: Any) -> bool:
+    """Whether it can be looked up in a log, and written into one."""
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 def _retry_after(fields: dict[str, str], now: float) -> float | None:

@@ -27,7 +27,7 @@ class Tracer:
         """The ids of all traces, in the order of their names."""
         root = self.folder
         for path in sorted(root.rglob("*.json")):
-            if not path.name.startswith(".") and path.resolve().is_relative_to(root.resolve()):
+            if path.is_file() and path.resolve().is_relative_to(root.resolve()):
                 yield path.relative_to(root).as_posix().removesuffix(".json")
 
     def load(self, trace_id: str) -> dict[str, Any]:
