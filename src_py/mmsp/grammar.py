@@ -249,15 +249,18 @@ class Assembler:
         thoughts: int | None = None,
         response: int | None = None,
     ) -> None:
-        """Token counts, as far as this report has them; for each the last one reported counts."""
+        """Token counts, as far as this report has them; for each the last one reported counts.
+
+        A count below nothing is none: there are servers whose parts are more than the whole.
+        """
         if self.over or (cached is prompt is thoughts is response is None):
             return
         last = self._usage or _Usage()
         self._usage = _Usage(
-            last.cached if cached is None else cached,
-            last.prompt if prompt is None else prompt,
-            last.thoughts if thoughts is None else thoughts,
-            last.response if response is None else response,
+            last.cached if cached is None else max(0, cached),
+            last.prompt if prompt is None else max(0, prompt),
+            last.thoughts if thoughts is None else max(0, thoughts),
+            last.response if response is None else max(0, response),
         )
 
     def finish(self, reason: FinishReason, *, ends_items: bool = True, word: str = "") -> None:

@@ -99,8 +99,8 @@ class AnswerReader:
         return self.decoder.terminal or self.assembler.finish_reason is not None
 
     def check(self, owed: int) -> None:
-        """An answer of several is over: raise if the answers so far do not hold as many items as are
-        owed, because then nobody could tell which item belongs to what.
+        """An answer is over: raise if the answers so far do not hold as many items as are owed, because
+        then nobody could tell which item belongs to what.
         """
         if (found := self.assembler.items) != owed:
             raise StreamProtocolError(

@@ -20,7 +20,7 @@ _FORBIDDEN = re.compile(r"[\r\n\0]")
 class HttpRequest:
     """One request: `url` absolute (http or https), `headers` in order, `body` bytes (empty for GET).
 
-    `owed` is how many items its answer must hold, where several requests make one call; else 0.
+    `owed` is how many items its answer must hold, where that is known: an embedding per input; else 0.
 
     Raises `ValueError` for a header that HTTP cannot carry or a URL that leads nowhere.
     """

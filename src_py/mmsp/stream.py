@@ -85,7 +85,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._decode = self._reader.decode
         self._prepare: Callable[[Stream], Awaitable[Sequence[HttpRequest]]] | None = prepare
         self._requests: deque[HttpRequest] = deque()  # those still to be sent
-        self._owed = 0  # items, by the requests sent so far, if there are several
+        self._owed = 0  # items, by the requests sent so far, where each input makes one
         self._commit = commit
         self._message: UniMessage | None = None
         self._stop_event: UniEvent | None = None

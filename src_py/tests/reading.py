@@ -20,6 +20,7 @@ class Told:
 
     items: list[Any] = field(default_factory=list)
     stop: Any = None
+    message: Any = None
     error: BaseException | None = None
 
 
@@ -52,7 +53,7 @@ def told(
     except MMSPError as error:
         seen.error = error
     else:
-        message = assembler.message()
+        message = seen.message = assembler.message()
         seen.stop = {key: message[key] for key in ("usage_metadata", "finish_reason")}
     return seen
 

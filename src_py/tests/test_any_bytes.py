@@ -9,9 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mmsp import MMSPError, dumps
+from mmsp import MMSPError, dumps, loads
+from mmsp.base_client import LLMClient
+from mmsp.checks import checked_messages
 from mmsp.registry import CLIENTS
 from mmsp.request import Target
+from tests.asking import QUESTION
 from tests.interruption_table import WIRES
 from tests.reading import told
 from tests.test_moving_histories import TURNS
@@ -75,6 +78,24 @@ def check(client_type: str, body: bytes, cuts: list[int]) -> None:
         assert repr(again.error) == repr(whole.error)
         assert isinstance(whole.error, MMSPError | None)
         dumps([item for item in whole.items if item["type"].endswith(".done")])
+        if whole.message is not None:
+            check_that_it_can_be_sent_back(client, whole.message)
+
+
+def check_that_it_can_be_sent_back(client: type[LLMClient], answer: Any) -> None:
+    """A turn that was recorded is saved, loaded, and sent on the same wire with the next question."""
+    if any(item["type"] == "embedding.done" for item in answer["content_items"]):
+        return
+    assert loads(dumps(answer)) == answer
+    calls = [each for each in answer["content_items"] if each["type"] == "tool_call.done"]
+    results = [
+        {"type": "tool_result.done", "text": "7", "tool_call_id": each["tool_call_id"]}
+        for each in calls
+    ]
+    question = {"role": "user", "content_items": [*results, {"type": "text.done", "text": "On."}]}
+    messages = checked_messages([QUESTION, answer, question], client="C", now=1)
+    for request in client.codec.requests("some-model", messages, {}, TARGET, client="C"):
+        json.loads(request.body)
 
 
 @pytest.mark.parametrize("client_type", CLIENTS)

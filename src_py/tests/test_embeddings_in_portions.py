@@ -196,7 +196,7 @@ def test_google_takes_a_hundred_at_once() -> None:
     assert [each.owed for each in made] == [100, 100, 1]
     assert all(b'"x":1' in each.body for each in made)
     (one,) = client._try_to_encode(questions(100), {})
-    assert one.owed == 0
+    assert one.owed == 100
 
 
 def test_vertex_ai_is_asked_for_one_vector_at_a_time() -> None:

@@ -189,7 +189,28 @@ def test_without_indexes_the_order_stays(indexes: list[Any], order: list[int]) -
     assert vectors({"data": data}) == [[place] for place in order]
 
 
-@pytest.mark.parametrize("usage", [None, 5, {}, {"prompt_tokens": "x"}])
+@pytest.mark.parametrize(
+    "indexes", [[0, 0], [1, 2], [-1, 0], [0, None], [True, 0], [0, 5], [0.5, 0]]
+)
+def test_indexes_that_do_not_tell_are_a_fault(indexes: list[Any]) -> None:
+    data = [entry([place], index) for place, index in enumerate(indexes)]
+    with pytest.raises(errors.StreamProtocolError, match="which input each is of"):
+        vectors({"data": data})
+
+
+@pytest.mark.parametrize("inputs", [1, 3])
+@pytest.mark.parametrize("client_type", ["openai-embedding", "google-genai"])
+async def test_as_many_embeddings_come_as_were_asked_for(client_type: str, inputs: int) -> None:
+    """Here two: nobody could tell whose one would be that is missing, or too many."""
+    entries = {"data": [entry([1.0], 0), entry([2.0], 1)], "embeddings": [{"values": [1.0]}] * 2}
+    with ScriptedProvider(Answer.json(entries)) as provider:
+        client = AutoLLMClient("gemini-embedding-2", "k", provider.base_url, client_type)
+        texts = [{"role": "user", "content_items": [{"type": "text.done", "text": "a"}]}] * inputs
+        with pytest.raises(errors.StreamProtocolError, match=f"2 items for the {inputs}"):
+            await client.streaming_response(texts).message()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("usage", [None, 5, {}, {"prompt_tokens": "x"}, {"prompt_tokens": True}])
 def test_no_usage_is_no_failure(usage: Any) -> None:
     counts = read({"data": [entry([1])], "usage": usage}).message()["usage_metadata"]
     assert counts["prompt_tokens"] is None

@@ -133,7 +133,7 @@ def _pictures(messages: Sequence[UniMessage]) -> Iterator[str]:
 def portions(body: Json, key: str, most: int, most_bytes: int = 0) -> list[tuple[Json, int]]:
     """`body`, once for as many of the list at `key` as go into one request, with their number.
 
-    One portion is the whole body, with no number. `most_bytes` counts the texts in the list.
+    `most_bytes` counts the texts in the list.
     """
     found: list[list[Any]] = [[]]
     size = 0
@@ -144,8 +144,6 @@ def portions(body: Json, key: str, most: int, most_bytes: int = 0) -> list[tuple
             size = 0
         found[-1].append(each)
         size += more
-    if len(found) == 1:
-        return [(body, 0)]
     return [({**body, key: portion}, len(portion)) for portion in found]
 
 

@@ -19,7 +19,7 @@ from ..grammar import Assembler
 from ..types import FinishReason
 from .forgiving import EventReader, plain
 from .openai_embedding import vector
-from .wire_decoder import WireDecoder, kept, less, plain_or_none
+from .wire_decoder import WireDecoder, count_in, kept, less, plain_or_none
 
 __all__ = ["GenerateContentDecoder", "embeddings"]
 
@@ -232,8 +232,7 @@ def embeddings(assembler: Assembler, answer: Any, *, client: str) -> bool:
         values = each.get("values") if isinstance(each, dict) else None
         assembler.embedding(place, vector(values, client=client))
     usage = answer.get("usageMetadata")
-    prompt = usage.get("promptTokenCount") if isinstance(usage, dict) else None
-    assembler.usage(prompt=prompt if isinstance(prompt, int) else None)
+    assembler.usage(prompt=count_in(usage, "promptTokenCount"))
     assembler.finish("stop")
     return True
 

@@ -236,7 +236,8 @@ class InteractionsDecoder(WireDecoder[Event]):
 
     def _end(self, interaction: Interaction) -> None:
         # what the wire did not end is for the assembler to judge
-        self._beside += self._aside.values()
+        for raw in self._aside.values():
+            self._beside += kept(raw)
         self._aside.clear()
         if self._beside:  # a turn that paused after them
             self._steps += 1

@@ -22,7 +22,7 @@ from ..request import Target
 from ..types import UniMessage
 from .base import Codec, Headers
 from .encoding import Asked, Json, Refusals, portions
-from .wire_decoder import AnswerDecoder, plain_or_none
+from .wire_decoder import AnswerDecoder, count_in, plain_or_none
 
 __all__ = ["EmbeddingCodec", "vector"]
 
@@ -74,13 +74,25 @@ class EmbeddingDecoder(AnswerDecoder):
                 f"the provider's answer is no list of embeddings: {self._shown(body)!r}",
                 client=self._client,
             )
-        for place, entry in enumerate(sorted(entries, key=_index)):
+        for place, entry in enumerate(self._in_order(entries)):
             self._assembler.embedding(place, vector(entry.get("embedding"), client=self._client))
-        usage = answer.get("usage")
-        prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-        self._assembler.usage(prompt=prompt if isinstance(prompt, int) else None)
+        self._assembler.usage(prompt=count_in(answer.get("usage"), "prompt_tokens"))
         self._assembler.finish("stop")
         self.terminal = True
+
+    def _in_order(self, entries: list[Json]) -> list[Json]:
+        """The entries in the order of the inputs: of their indexes, or as they came if none has one."""
+        indexes = [entry.get("index") for entry in entries]
+        if not any(map(_is_index, indexes)):
+            return entries
+        pairs = zip(indexes, entries, strict=True)
+        numbered = {index: entry for index, entry in pairs if _is_index(index)}
+        if numbered.keys() != set(range(len(entries))):
+            raise StreamProtocolError(
+                "the provider's embeddings do not tell by their indexes which input each is of",
+                client=self._client,
+            )
+        return [numbered[each] for each in range(len(entries))]
 
 
 def vector(value: Any, *, client: str) -> list[float]:
@@ -109,9 +121,8 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _index(entry: Json) -> float:
-    index = entry.get("index")
-    return index if isinstance(index, int | float) else 0
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _text(index: int, message: UniMessage, client: str) -> str:

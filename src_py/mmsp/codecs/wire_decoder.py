@@ -25,6 +25,7 @@ from .http_error import Complaint, complaint, stream_error
 __all__ = [
     "AnswerDecoder",
     "WireDecoder",
+    "count_in",
     "kept",
     "less",
     "object_in",
@@ -206,6 +207,12 @@ def said_arguments(raw: msgspec.Raw | None) -> str:
     """A call's arguments, as its beginning has them; an empty object says nothing, pieces are to come."""
     text = bytes(raw).decode().strip() if raw is not None else ""
     return "" if text in ("", "null") or text.replace(" ", "") == "{}" else text
+
+
+def count_in(usage: Any, name: str) -> int | None:
+    """A count of tokens in an object that no typed reader has read."""
+    count = usage.get(name) if isinstance(usage, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) else None
 
 
 def less(count: int | None, part: int | None) -> int | None:
