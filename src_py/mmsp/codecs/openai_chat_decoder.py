@@ -54,12 +54,9 @@ class _Call:
 class ChatDecoder(WireDecoder[Chunk]):
     """Tells `assembler` what a Chat Completions server says. `terminal` is set by its end mark."""
 
-    def __init__(
-        self, assembler: Assembler, dialect: ChatDialect, *, client: str, host: str
-    ) -> None:
+    def __init__(self, assembler: Assembler, dialect: ChatDialect, *, client: str) -> None:
         super().__init__(assembler, client=client, exact=decode)
         self._dialect = dialect
-        self._repairs_usage = _is_below(host, dialect.uncounted_reasoning)
         self._signed: dict[str, str] | None = None  # the last signature of `reasoning_details`
         self._block = 0  # counts what those signatures end
         self._calls: list[_Call] = []
@@ -181,13 +178,12 @@ class ChatDecoder(WireDecoder[Chunk]):
         read, wrote = usage.prompt_tokens_details, usage.completion_tokens_details
         cached = read.cached_tokens if read else None
         thoughts = wrote.reasoning_tokens if wrote else None
-        prompt, response = (
-            less(usage.prompt_tokens, cached),
-            less(usage.completion_tokens, thoughts),
+        self._assembler.usage(
+            cached=cached,
+            prompt=less(usage.prompt_tokens, cached),
+            thoughts=thoughts,
+            response=less(usage.completion_tokens, thoughts),
         )
-        if response is not None and response < 0 and self._repairs_usage:
-            response = usage.completion_tokens
-        self._assembler.usage(cached=cached, prompt=prompt, thoughts=thoughts, response=response)
 
     # ---- tool calls
 
@@ -263,8 +259,3 @@ def _is_object(text: str) -> bool:
         return isinstance(msgspec.json.decode(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _is_below(host: str, domains: tuple[str, ...]) -> bool:
-    name = host.rpartition(":")[0] or host
-    return any(name == domain or name.endswith(f".{domain}") for domain in domains)

@@ -224,5 +224,9 @@ def count_in(usage: Any, name: str) -> int | None:
 
 
 def less(count: int | None, part: int | None) -> int | None:
-    """A count of tokens without a part of it that is counted by itself."""
-    return None if count is None else count - (part or 0)
+    """A count of tokens without a part of it that is counted by itself.
+
+    A part that is more than the whole was never in it: xAI's models and some gateways leave the thoughts
+    out of the answer's tokens.
+    """
+    return count if count is None or part is None or part > count else count - part
