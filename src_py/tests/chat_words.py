@@ -52,7 +52,7 @@ class Answer:
         self, *frames: Any, dialect: ChatDialect = DIALECT, host: str = "api.example"
     ) -> None:
         self.assembler = Assembler(client="C", wire="openai_chat", host=host)
-        self.decoder = ChatDecoder(self.assembler, dialect, client="C", host=host)
+        self.decoder = ChatDecoder(self.assembler, dialect, client="C")
         self.feed(*frames)
 
     def feed(self, *frames: Any) -> None:

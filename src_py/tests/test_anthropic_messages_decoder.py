@@ -107,6 +107,7 @@ def test_a_turn_that_ends_with_a_call_ends_to_call_it() -> None:
 USAGES = [
     ({"input_tokens": 8, "cache_creation_input_tokens": 4, "cache_read_input_tokens": 2}, {"output_tokens": 9}, (2, 12, None, 9)),
     ({"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 7, "cache_read_input_tokens": 1, "output_tokens": 9}, (1, 7, None, 9)),
+    ({"input_tokens": 7}, {"cache_read_input_tokens": 3, "output_tokens": 9}, (3, 7, None, 9)),
     ({}, {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}}, (None, None, 4, 5)),
 ]  # fmt: skip
 
@@ -118,7 +119,7 @@ def test_usage_comes_at_the_start_and_at_the_end(first: Any, last: Any, counts: 
     seen = answer(begun, wire.text("a"), ended, wire.done())
     assert tuple(seen.stop["usage_metadata"].values()) == counts
     official = answer(begun, wire.text("a"), ended, wire.done(), client=AnthropicOfficialClient)
-    if first.get("input_tokens"):
+    if first.get("input_tokens") and "cache_read_input_tokens" not in last:
         assert official.stop == seen.stop
 
 
@@ -220,6 +221,27 @@ def test_what_server_side_tools_do_rides_with_the_item_that_follows() -> None:
     assert first == text("Searching")
     assert second == text("Found", beside=[asked, FOUND])
     assert third["fidelity"] == {"beside": [CODE], **OURS}
+
+
+def test_a_compaction_is_kept_with_the_summary_that_came_in_its_delta() -> None:
+    block = {"type": "compaction", "content": None}
+    seen = answer(
+        event({"type": "content_block_start", "index": 0, "content_block": block}),
+        wire.delta(0, "compaction_delta", content="So far: rain."),
+        wire.block_stop(0),
+        wire.text("And now", 1),
+        END,
+    )
+    (only,) = done(seen)
+    assert only == text("And now", beside=[{"type": "compaction", "content": "So far: rain."}])
+
+
+def test_another_model_that_goes_on_is_no_unknown_event() -> None:
+    block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}
+    began = event({"type": "content_block_start", "index": 1, "content_block": block})
+    seen = answer(wire.text("a"), began, wire.block_stop(1), wire.text("b", 2), END, strict=True)
+    assert seen.error is None
+    assert [each["text"] for each in done(seen)] == ["a", "b"]
 
 
 def test_a_turn_that_paused_after_a_tool_keeps_it() -> None:

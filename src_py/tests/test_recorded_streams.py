@@ -150,12 +150,13 @@ def expected_usage(recording: Recording) -> dict[str, int | None]:
     cached = (raw.get("prompt_tokens_details") or {}).get("cached_tokens")
     thoughts = (raw.get("completion_tokens_details") or {}).get("reasoning_tokens")
     prompt, response = raw.get("prompt_tokens"), raw.get("completion_tokens")
-    if response is not None:
-        left_out = recording.provider == "openrouter" and response < (thoughts or 0)
-        response -= 0 if left_out else thoughts or 0
+    if response is not None and response >= (
+        thoughts or 0
+    ):  # else the thoughts were left out of it
+        response -= thoughts or 0
     return {
         "cached_tokens": cached,
-        "prompt_tokens": None if prompt is None else prompt - (cached or 0),
+        "prompt_tokens": prompt,
         "thoughts_tokens": thoughts,
         "response_tokens": response,
     }

@@ -41,6 +41,7 @@ class Delta(msgspec.Struct, gc=False):
     thinking: str | None = None
     partial_json: str | None = None
     signature: str | None = None
+    content: Any = None  # of a compaction
     stop_reason: str | None = None
 
 
@@ -186,6 +187,8 @@ class MessagesDecoder(WireDecoder[Event]):
                 opened.input = said_arguments(block.input)
             case kind if _is_aside(kind):
                 opened.aside = raw
+            case "fallback":  # another model goes on; what it says follows
+                pass
             case kind:
                 say.unknown(kind)
 
@@ -193,6 +196,8 @@ class MessagesDecoder(WireDecoder[Event]):
         opened = self._open.get(index) or self._made_up(index, delta)
         say = self._assembler
         if opened.aside is not None:
+            if isinstance(delta.content, str):  # the summary of a compaction
+                opened.aside = {**opened.aside, "content": delta.content}
             opened.pieces.append(delta.partial_json or "")
         elif delta.text is not None:
             say.text(opened.id, delta.text)
@@ -254,7 +259,7 @@ class MessagesDecoder(WireDecoder[Event]):
             self._assembler.finish(_FINISH.get(reason, "unknown"))
         if usage is None:
             return
-        if self._input_usage_at_end and usage.input_tokens is not None:
+        if self._input_usage_at_end:
             self._input(usage)
         details = usage.output_tokens_details
         thoughts = details.thinking_tokens if details else None

@@ -69,7 +69,7 @@ class ChatCodec(Codec):
         return "/chat/completions", JSON_FOR_EVENTS, body | settings
 
     def decoder(self, assembler: Assembler, *, client: str, target: Target) -> ChatDecoder:
-        return ChatDecoder(assembler, self.dialect, client=client, host=target.host)
+        return ChatDecoder(assembler, self.dialect, client=client)
 
     def models(self, answer: Any) -> tuple[list[str], str]:
         listed = answer if isinstance(answer, list) else answer["data"]  # one gateway sends it bare

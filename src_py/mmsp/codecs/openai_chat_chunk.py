@@ -1,9 +1,9 @@
 """A chunk of a Chat Completions stream: the few fields that are read, and two ways to read them.
 
-`decode` goes straight from bytes into the fields, checks their types and skips all the rest. What
-does not fit (arguments as an object, a number for an id, half a character) is read again by `forgive`,
-which takes what makes sense of anything that is JSON and leaves out the rest, so that an imitator's
-oddity never ends a stream.
+`decode` goes straight from bytes into the fields, as for every wire. What does not fit (arguments
+as an object, a number for an id, half a character) is read again by `forgive`, which knows the forms that
+this wire's many imitators have: content as a list of parts or of texts, thinking among them, arguments as
+an object, halves of characters in each of several calls.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 decode = msgspec.json.Decoder(Chunk).decode
-"""Raises `msgspec.ValidationError` for JSON that does not fit, `ValueError` for what is no JSON."""
+"""Raises `ValueError` (or `RecursionError`) for what does not fit or is no JSON."""
 
 
 Mend = Callable[[Hashable, str], str]

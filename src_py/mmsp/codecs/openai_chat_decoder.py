@@ -19,10 +19,7 @@ from typing import Any
 import msgspec
 
 from ..dialects.chat import ChatDialect
-from ..errors import ProviderStreamError
 from ..grammar import Assembler
-from .forgiving import plain, whole_characters
-from .http_error import Complaint, complaint
 from .openai_chat_chunk import (
     CallPiece,
     Choice,
@@ -35,13 +32,11 @@ from .openai_chat_chunk import (
     decode,
     forgive,
 )
-from .wire_decoder import AnswerDecoder, less, plain_or_none
+from .wire_decoder import WireDecoder, less, plain_or_none
 
 __all__ = ["THINKING_PARTS", "ChatDecoder"]
 
 THINKING_PARTS = "content"  # the `reasoning_field` of thinking that came as typed parts of content
-
-_END = b"[DONE]"
 
 # One object each for the whole stream: that it is the same again is then seen at a glance.
 _IN_REASONING_CONTENT = {"reasoning_field": "reasoning_content"}
@@ -56,16 +51,12 @@ class _Call:
     call_id: str
 
 
-class ChatDecoder(AnswerDecoder):
+class ChatDecoder(WireDecoder[Chunk]):
     """Tells `assembler` what a Chat Completions server says. `terminal` is set by its end mark."""
 
-    def __init__(
-        self, assembler: Assembler, dialect: ChatDialect, *, client: str, host: str
-    ) -> None:
-        super().__init__(assembler, client=client)
+    def __init__(self, assembler: Assembler, dialect: ChatDialect, *, client: str) -> None:
+        super().__init__(assembler, client=client, exact=decode)
         self._dialect = dialect
-        self._repairs_usage = _is_below(host, dialect.uncounted_reasoning)
-        self._halves: dict[Hashable, str] = {}  # first halves of characters, by field
         self._signed: dict[str, str] | None = None  # the last signature of `reasoning_details`
         self._block = 0  # counts what those signatures end
         self._calls: list[_Call] = []
@@ -73,34 +64,37 @@ class ChatDecoder(AnswerDecoder):
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
 
-    def feed(self, event: str, data: bytes) -> None:
-        """One event of the stream. Raises `ProviderStreamError`, `StreamProtocolError`."""
-        if self.terminal:
-            return
-        if event == "error":
-            raise self._reported(data)
-        if self._halves:
-            self._odd(data)
-            return
-        try:
-            chunk = decode(data)
-        except (ValueError, RecursionError):
-            self._odd(data)
-        else:
-            self._read(chunk)
-            if chunk.error or (chunk.choices is None and chunk.usage is None):
-                self._complain(plain_or_none(data))
-
     def whole(self, body: bytes) -> None:
         """A 200 answer that is no stream: a whole completion, or what went wrong instead."""
         answer = plain_or_none(body)
         self._complain(answer)
         if not isinstance(answer, dict) or "choices" not in answer:
             raise self._unreadable("neither a stream nor a completion", body)
-        self._forgive(as_chunk(answer), body)
+        try:
+            completion = self._forgiven(as_chunk(answer))
+        except RecursionError:
+            raise self._unreadable("JSON nested too deeply", body) from None
+        self._event("", completion, body)
         self.terminal = True
 
     # ---- a chunk
+
+    def _event(self, event: str, read: Chunk, data: bytes) -> None:
+        if event == "error":
+            raise self._reported(data)
+        self._read(read)
+        if read.error or (not read.choices and read.usage is None):
+            self._complain(plain_or_none(data))
+
+    def _end_mark(self) -> None:
+        self.terminal = True
+
+    def _forgiven(self, answer: dict[str, Any]) -> Chunk:
+        return forgive(answer, self._mend)
+
+    def _mend(self, name: Hashable, text: str, of: Hashable = None) -> str:
+        """Every text of a chunk grows, and each call's arguments by themselves."""
+        return self._joined((of, name), text)
 
     def _read(self, chunk: Chunk) -> None:
         usage = chunk.usage
@@ -184,13 +178,12 @@ class ChatDecoder(AnswerDecoder):
         read, wrote = usage.prompt_tokens_details, usage.completion_tokens_details
         cached = read.cached_tokens if read else None
         thoughts = wrote.reasoning_tokens if wrote else None
-        prompt, response = (
-            less(usage.prompt_tokens, cached),
-            less(usage.completion_tokens, thoughts),
+        self._assembler.usage(
+            cached=cached,
+            prompt=less(usage.prompt_tokens, cached),
+            thoughts=thoughts,
+            response=less(usage.completion_tokens, thoughts),
         )
-        if response is not None and response < 0 and self._repairs_usage:
-            response = usage.completion_tokens
-        self._assembler.usage(cached=cached, prompt=prompt, thoughts=thoughts, response=response)
 
     # ---- tool calls
 
@@ -260,57 +253,9 @@ class ChatDecoder(AnswerDecoder):
         number = self._named[name] = self._named.get(name, 0) + 1
         return name if number == 1 else f"{name}_{number}"
 
-    # ---- what does not fit
-
-    def _odd(self, data: bytes) -> None:
-        """Data that is no chunk as documented: the end mark, a heartbeat, or an imitator's form."""
-        text = data.strip()
-        if text.startswith(_END):
-            self.terminal = True
-            return
-        if not text or text.startswith(b":"):
-            return
-        try:
-            answer = plain(data)
-        except ValueError:
-            raise self._unreadable("no JSON", data) from None
-        if isinstance(answer, dict):
-            self._forgive(answer, data)
-
-    def _forgive(self, answer: dict[str, Any], data: bytes) -> None:
-        try:
-            chunk = forgive(answer, self._mend)
-        except RecursionError:
-            raise self._unreadable("JSON nested too deeply", data) from None
-        self._read(chunk)
-        if answer.get("error") or not answer.get("choices"):
-            self._complain(answer)
-
-    def _mend(self, field: Hashable, text: str) -> str:
-        """`text` in whole characters: one that JavaScript cut in two is put together again, a half that
-        stays alone is U+FFFD. While one waits for its other half every chunk comes by here."""
-        text = self._halves.pop(field, "") + text
-        if "\ud800" <= text[-1:] <= "\udbff":
-            self._halves[field], text = text[-1], text[:-1]
-        return whole_characters(text)
-
-    def _reported(self, data: bytes) -> ProviderStreamError:
-        """The failure that an `error` event reports, in whatever form."""
-        try:
-            answer = plain(data)
-        except ValueError:
-            answer = self._shown(data)
-        found = complaint(answer) or complaint({"error": answer}) or Complaint("")
-        return self._failure(found)
-
 
 def _is_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _is_below(host: str, domains: tuple[str, ...]) -> bool:
-    name = host.rpartition(":")[0] or host
-    return any(name == domain or name.endswith(f".{domain}") for domain in domains)

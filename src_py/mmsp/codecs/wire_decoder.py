@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -68,15 +68,22 @@ class AnswerDecoder:
 
 class WireDecoder(AnswerDecoder, ABC, Generic[T]):
     """Tells `assembler` what a server says. A wire has its `events`, and `grows`: the fields that
-    hold pieces of a text; it reads each event in `_event`.
+    hold pieces of a text; it reads each event in `_event`. One whose events take more than an
+    `EventReader` to read has `exact` instead, and its own `_forgiven`.
     """
 
     events: ClassVar[EventReader[Any]]
     grows: ClassVar[frozenset[str]]
 
-    def __init__(self, assembler: Assembler, *, client: str) -> None:
+    def __init__(
+        self,
+        assembler: Assembler,
+        *,
+        client: str,
+        exact: Callable[[bytes], T] | None = None,
+    ) -> None:
         super().__init__(assembler, client=client)
-        self._exact = self.events.exact
+        self._exact = exact or self.events.exact
         self._halves: dict[Hashable, str] = {}
         self._beside: list[Any] = []  # what the provider's tools left and no item has taken yet
 
@@ -145,11 +152,12 @@ class WireDecoder(AnswerDecoder, ABC, Generic[T]):
     def _mend(self, name: str, text: str, of: Hashable = None) -> str:
         """`text` in whole characters; half a one at the end of a piece waits for the next piece, and
         meanwhile every event comes by here."""
-        if name not in self.grows:
-            return whole_characters(text)
-        text = self._halves.pop((of, name), "") + text
+        return self._joined((of, name), text) if name in self.grows else whole_characters(text)
+
+    def _joined(self, place: Hashable, text: str) -> str:
+        text = self._halves.pop(place, "") + text
         if "\ud800" <= text[-1:] <= "\udbff":
-            self._halves[of, name], text = text[-1], text[:-1]
+            self._halves[place], text = text[-1], text[:-1]
         return whole_characters(text)
 
     def _reported(self, data: bytes) -> ProviderStreamError:
@@ -216,5 +224,9 @@ def count_in(usage: Any, name: str) -> int | None:
 
 
 def less(count: int | None, part: int | None) -> int | None:
-    """A count of tokens without a part of it that is counted by itself."""
-    return None if count is None else count - (part or 0)
+    """A count of tokens without a part of it that is counted by itself.
+
+    A part that is more than the whole was never in it: xAI's models and some gateways leave the thoughts
+    out of the answer's tokens.
+    """
+    return count if count is None or part is None or part > count else count - part

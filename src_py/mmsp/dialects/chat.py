@@ -51,7 +51,6 @@ class ChatDialect:
     - `reasoning_details`: gateways hand the model its hidden reasoning back only from these blocks.
     - `names_calls`: a call that came without an id takes its tool's name for one.
     - `fine_images`: part of the ids of models that are to see very large pictures in high detail.
-    - `uncounted_reasoning`: hosts whose completion tokens sometimes leave the reasoning out.
     """
 
     max_tokens: str = "max_completion_tokens"
@@ -70,4 +69,3 @@ class ChatDialect:
     reasoning_details: bool = True
     names_calls: bool = True
     fine_images: str = "gpt-5.6"
-    uncounted_reasoning: tuple[str, ...] = ("openrouter.ai",)
