@@ -284,7 +284,7 @@ class Assembler:
         if self._strict:
             shown = preview(masked(event, self.secrets))
             raise UnknownEventError(
-                f"the provider sent an event that is not known: {shown}",
+                f"the provider sent an event that is not known: {shown} (without MMSP_DEBUG it is skipped)",
                 client=self._client,
                 event=shown,
             )
