@@ -81,15 +81,21 @@ class PictureFetcher:
                 where = _redirected(call, error, where)
             else:
                 return _data_url(fetched, where)
-        raise ValueError(f"more than {self._limits.image_redirects} redirects")
+        raise ValueError(
+            f"more than {self._limits.image_redirects} redirects (Limits.image_redirects)"
+        )
 
     def _request(self, url: str) -> HttpRequest:
         request = HttpRequest("GET", url, _HEADERS)  # raises for what is no http(s) URL
         parts = urlsplit(url)
         if parts.username is not None:
-            raise ValueError("a picture's URL may not hold a user and password")
+            raise ValueError(
+                "a picture's URL may not hold a user and password: fetch it yourself and give a data: URL"
+            )
         if not self._allow_private and _is_private(parts.hostname or ""):
-            raise ValueError(f"{parts.hostname} is an address of a private network")
+            raise ValueError(
+                f"{parts.hostname} is an address of a private network{_UNLESS_ALLOWED}"
+            )
         return request
 
     def _refused(self, url: str, why: str, messages: Sequence[UniMessage]) -> InvalidMessageError:
@@ -100,6 +106,9 @@ class PictureFetcher:
             item_type="image_url",
             message_index=index,
         )
+
+
+_UNLESS_ALLOWED = ": a client with allow_private_image_urls=True takes it"
 
 
 def _redirected(call: HttpCall, error: UpstreamError, url: str) -> str:

@@ -113,6 +113,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("place", PLACES)
 def test_ctrl_c_once_or_twice_stops_it_wherever_it_comes(place: str, times: int) -> None:
@@ -124,6 +125,7 @@ def test_ctrl_c_once_or_twice_stops_it_wherever_it_comes(place: str, times: int)
     assert ("Ctrl-C" in done.stdout) == (not options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_the_third_ctrl_c_leaves_at_once(place: str) -> None:
     done = ended(

@@ -123,7 +123,8 @@ class Opening:
             if not is_public(place[0]):
                 raise TransportError(
                     "connect",
-                    f"{host} is an address of a private network ({place[0]})",
+                    f"{host} is an address of a private network ({place[0]}): a client with "
+                    "allow_private_image_urls=True takes it",
                     retryable=False,
                 )
 
