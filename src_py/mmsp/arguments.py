@@ -137,7 +137,7 @@ def _split(base_url: str, client: str) -> SplitResult:
     try:
         return urlsplit(base_url)
     except ValueError:
-        raise ValueError(f"{client}: base_url is no URL") from None
+        raise ValueError(f"{client}: base_url is no URL: write it as https://host/v1") from None
 
 
 def _sendable(name: str, value: str) -> str:

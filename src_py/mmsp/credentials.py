@@ -36,7 +36,7 @@ def resolve_credentials(
     try:
         urlsplit(url)
     except ValueError:
-        raise ValueError(f"{client}: base_url is no URL") from None
+        raise ValueError(f"{client}: base_url is no URL: write it as https://host/v1") from None
     endpoint = endpoint.for_key(api_key or os.environ.get(endpoint.key_variable, ""))
     used_url = url or os.environ.get(endpoint.url_variable, "").strip() or endpoint.default_url
     if api_key:

@@ -287,7 +287,7 @@ class Assembler:
         if self._strict:
             shown = preview(masked(event, self.secrets))
             raise UnknownEventError(
-                f"the provider sent an event that is not known: {shown}",
+                f"the provider sent an event that is not known: {shown} (without MMSP_DEBUG it is skipped)",
                 client=self._client,
                 event=shown,
             )
@@ -366,10 +366,13 @@ class Assembler:
         self._end_all()
         self._finish_group(cut=self._reason == "length")
         if all(KINDS[item["type"].removesuffix(".done")].thought for item in self._done):
-            raise EmptyResponseError(
+            what = (
                 "the answer holds nothing but thinking: sent back, it would be refused"
                 if self._done
-                else f"the provider answered nothing (finish reason: {self._said_reason()})",
+                else f"the provider answered nothing (finish reason: {self._said_reason()})"
+            )
+            raise EmptyResponseError(
+                f"{what}. Trying again makes sense",
                 client=self._client,
                 finish_reason=self.finish_reason,
                 usage_metadata=self.usage_metadata,

@@ -96,7 +96,8 @@ class HttpCall(Call):
     def close_now(self) -> None:
         """End it: the connection is shut when this returns, and who waits gets `StreamAbortedError`."""
         error = StreamAbortedError(
-            "The client was closed before its call was over.", client=self._connector.client
+            "The client was closed before its call was over: that ends its calls. Make the call anew.",
+            client=self._connector.client,
         )
         self._stop(Ending(Outcome.CLOSED, error))
 

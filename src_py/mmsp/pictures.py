@@ -81,13 +81,17 @@ class PictureFetcher:
                 where = _redirected(call, error, where)
             else:
                 return _data_url(fetched, where)
-        raise ValueError(f"more than {self._limits.image_redirects} redirects")
+        raise ValueError(
+            f"more than {self._limits.image_redirects} redirects (Limits.image_redirects)"
+        )
 
     def _request(self, url: str) -> HttpRequest:
         request = HttpRequest("GET", url, _HEADERS)  # raises for what is no http(s) URL
         parts = urlsplit(url)
         if parts.username is not None:
-            raise ValueError("a picture's URL may not hold a user and password")
+            raise ValueError(
+                "a picture's URL may not hold a user and password: fetch it yourself and give a data: URL"
+            )
         if not self._allow_private and _is_private(parts.hostname or ""):
             raise ValueError(f"{parts.hostname} is {PRIVATE}")
         return request
@@ -102,6 +106,8 @@ class PictureFetcher:
             item_type="image_url",
             message_index=index,
         )
+
+
 
 
 def _redirected(call: HttpCall, error: UpstreamError, url: str) -> str:

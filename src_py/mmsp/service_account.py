@@ -121,6 +121,6 @@ def _google(name: str) -> Any:
     except ImportError:
         raise ImportError(
             "A service account's key needs google-auth, which is not installed: "
-            "pip install mmsp[vertex]",
+            "pip install google-auth, or mmsp with its extra `vertex`",
             name="google.auth",
         ) from None

@@ -142,7 +142,10 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         async for _ in self:
             pass
         if self._message is None:
-            raise RuntimeError(f"the stream was {self.outcome} before its message was whole")
+            raise RuntimeError(
+                f"the stream was {self.outcome} before its message was whole: "
+                "partial_message() is what had arrived"
+            )
         return self._message
 
     def partial_message(self, *, tool_calls: bool = False) -> UniMessage | None:

@@ -57,14 +57,15 @@ LAYERS = (
     ("clients",),
     ("registry", "auto_client"),
     ("sync",),
-    ("integration", "cli"),
+    ("integration", "screen", "demo", "cli"),
 )
 
 # Within a row nobody imports a neighbour, except:
 NEIGHBOURS = {
     "auto_client": {"registry"},
-    "cli": {"integration"},
+    "cli": {"demo", "integration"},
     "codecs": {"grammar", "wire"},
+    "demo": {"screen"},
     "dialects": {"errors", "types"},
     "errors": {"types"},
     "request": {"errors"},
@@ -73,7 +74,7 @@ NEIGHBOURS = {
     "sse": {"errors"},
 }
 
-# `testing` knows nothing of the package, and only the command line, which shows it off, knows it.
+# `testing` knows nothing of the package, and only the demonstration, which shows it off, knows it.
 # The public names of the package are for those above all layers; its version is for everyone.
 ALLOWED = {
     part: {
@@ -85,7 +86,8 @@ ALLOWED = {
     for part in layer
 } | {"testing": {"testing"}}
 ALLOWED["integration"] |= {"mmsp"}
-ALLOWED["cli"] |= {"mmsp", "testing"}
+ALLOWED["cli"] |= {"mmsp"}
+ALLOWED["demo"] |= {"testing"}
 FOR_EVERYONE = {"mmsp.__version__"}
 
 PURE = {
@@ -271,7 +273,8 @@ def test_a_module_that_the_tables_do_not_name_is_found() -> None:
         ("mmsp.registry", "from .vendor.client import Client"),
         ("mmsp.integration.server", "from mmsp import AutoLLMClient\nimport asyncio"),
         ("mmsp.integration.server", "from mmsp import dumps"),
-        ("mmsp.cli", "from .testing import ScriptedProvider\nfrom .integration import server"),
+        ("mmsp.cli", "from .integration import server\nfrom . import demo"),
+        ("mmsp.demo", "from .testing import ScriptedProvider\nfrom .screen import Screen"),
         ("mmsp.__main__", "from .cli import main"),
         ("mmsp.testing.provider", "import httptools\nfrom mmsp.testing import chat"),
     ],

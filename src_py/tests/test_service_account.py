@@ -157,7 +157,7 @@ def test_without_google_auth_it_is_told_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], input=account(), capture_output=True, text=True, check=True
     )
-    assert "pip install mmsp[vertex]" in done.stdout
+    assert "pip install google-auth, or mmsp with its extra `vertex`" in done.stdout
     assert "BEGIN" not in done.stdout + done.stderr
 
 

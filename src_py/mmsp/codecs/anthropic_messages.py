@@ -113,11 +113,7 @@ class MessagesCodec(Codec):
         }
         for parameter, refused in problems.items():
             if refused:
-                raise asked.unsupported(
-                    parameter,
-                    f"{asked.model} on this endpoint does not take {parameter}={config[parameter]!r}"
-                    f"{_ADVICE[parameter]}",
-                )
+                raise asked.unsupported(parameter, *_ADVICE[parameter])
 
 
 _SAME = {
@@ -127,8 +123,8 @@ _SAME = {
     "stop_sequences": "stop_sequences",
 }
 _ADVICE = {
-    "prompt_caching": ": leave it out",
-    "tool_choice": ": name one tool, or say 'required'",
+    "prompt_caching": ("its provider has no such value of it", "Leave it out"),
+    "tool_choice": ("the protocol can ask for one tool only", "Name one tool, or say 'required'"),
 }
 
 

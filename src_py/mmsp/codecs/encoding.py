@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..errors import InvalidMessageError, UnsupportedParameterError
+from ..errors import InvalidMessageError, UnsupportedParameterError, preview
 from ..request import Target
 from ..types import UniConfig, UniMessage
 
@@ -66,8 +66,14 @@ class Asked:
     client: str
     images: Mapping[str, str]
 
-    def unsupported(self, parameter: str, what: str) -> UnsupportedParameterError:
-        return UnsupportedParameterError(what, client=self.client, parameter=parameter)
+    def unsupported(self, key: str, why: str, advice: str) -> UnsupportedParameterError:
+        """Who refuses which value of the config, why, and what to do."""
+        value = f"config.{key}={preview(repr(self.config[key]))}"
+        return UnsupportedParameterError(
+            f"{self.client} does not take {value}: {why}. {advice}.",
+            client=self.client,
+            parameter=key,
+        )
 
 
 def given(config: UniConfig) -> Json:
@@ -78,14 +84,21 @@ def given(config: UniConfig) -> Json:
 def refuse(rows: Refusals, asked: Asked) -> None:
     """Raise for the first value of the config that `rows` refuse for the model."""
     lower = asked.model.lower()
-    refused = {value for part, values in rows if part in lower for value in values}
+    refused = {value: part for part, values in rows if part in lower for value in values}
     for key, value in asked.config.items():
         if key == "fast_mode" and not value:
             continue
-        if key in refused or f"{key}={_form(value)}" in refused:
-            raise asked.unsupported(
-                key, f"{asked.model} on this endpoint does not take {key}={value!r}: leave it out"
-            )
+        for named in (key, f"{key}={_form(value)}"):
+            if named in refused:
+                raise asked.unsupported(
+                    key, _why(refused[named], named, asked.model), "Leave it out"
+                )
+
+
+def _why(part: str, refused: str, model: str) -> str:
+    """`part` is of the model's id, `refused` a key or a value of it."""
+    what = "value of it" if "=" in refused else "parameter"
+    return f"{model} has no such {what}" if part else f"its provider has no such {what}"
 
 
 def refuse_extra_body(ours: frozenset[str], asked: Asked) -> None:
@@ -93,7 +106,8 @@ def refuse_extra_body(ours: frozenset[str], asked: Asked) -> None:
     if taken := sorted(ours & asked.config.get("extra_body", {}).keys()):
         raise asked.unsupported(
             "extra_body",
-            f"extra_body may not set what this library sets itself: {', '.join(taken)}",
+            f"{', '.join(taken)} is what the client sets itself",
+            "Leave it out, and give it as a message or a key of the config",
         )
 
 
@@ -211,7 +225,9 @@ class Conversation:
 
     def foreign(self, index: int, kind: str) -> InvalidMessageError:
         return self.invalid(
-            index, f"has an item of type {kind!r}, which this wire does not carry", kind
+            index,
+            f"has an item of type {kind!r}, which {self.client} cannot send: leave it out",
+            kind,
         )
 
     def invalid(self, index: int, what: str, item_type: str | None = None) -> InvalidMessageError:
@@ -244,6 +260,6 @@ def without_temperature(asked: Asked) -> Json:
     """The config for a model whose temperature is 1.0 and nothing else, and is not sent."""
     if asked.config.get("temperature", 1.0) != 1.0:
         raise asked.unsupported(
-            "temperature", f"{asked.model} has no temperature but 1.0: leave it out"
+            "temperature", f"{asked.model} has no temperature but 1.0", "Leave it out"
         )
     return {key: value for key, value in asked.config.items() if key != "temperature"}

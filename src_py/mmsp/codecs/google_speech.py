@@ -39,13 +39,14 @@ def speech(asked: Asked, labelled: str) -> tuple[list[Json], list[tuple[str, str
 
 def _voices(asked: Asked) -> list[Json]:
     chosen: list[Json] = asked.config.get("tts_config") or [{"voice": _VOICE}]
-    problem = ""
     if len(chosen) > _MOST:
-        problem = f"tts_config has {len(chosen)} voices: the model speaks with {_MOST} at most"
-    elif len(chosen) == _MOST and not all(each.get("speaker") for each in chosen):
-        problem = "tts_config has two voices: give each its `speaker`, the name in the script"
-    if problem:
-        raise asked.unsupported("tts_config", problem)
+        why = f"it has {len(chosen)} voices, and the model speaks with {_MOST} at most"
+        raise asked.unsupported("tts_config", why, "Leave the others out")
+    if len(chosen) == _MOST and not all(each.get("speaker") for each in chosen):
+        why = "it has two voices, and one has no speaker"
+        raise asked.unsupported(
+            "tts_config", why, "Give each its `speaker`, the name in the script"
+        )
     return chosen
 
 

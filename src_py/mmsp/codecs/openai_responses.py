@@ -115,7 +115,8 @@ class ResponsesCodec(Codec):
         if not low <= temperature <= high:
             raise asked.unsupported(
                 "temperature",
-                f"{asked.model} takes a temperature from {low:g} to {high:g}, not {temperature!r}",
+                f"{asked.model} takes {low:g} to {high:g}",
+                "Give one of these, or leave it out",
             )
 
 

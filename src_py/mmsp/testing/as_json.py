@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
 
-from . import chat
+from . import chat, checks
 from .records import ConnectionRecord, ReceivedRequest
 from .script import (
     Answer,
@@ -47,6 +47,18 @@ ANSWER_FIELDS = (
     "keep_alive",
     "interim",
 )
+STEPS = {
+    "say": '{"say": "text"}',
+    "say_base64": '{"say_base64": "…"}',
+    "pause": '{"pause": 0.5}',
+    "stall": '{"stall": true}',
+    "gate": '{"gate": "name"}',
+    "cut": '{"cut": true}',
+    "reset": '{"reset": true}',
+    "drip": '{"drip": "text", "size": 3, "every": 0.01}',
+    "drip_base64": '{"drip_base64": "…", "size": 3, "every": 0.01}',
+    "text_deltas": '{"text_deltas": 1000, "in_one_write": 16}',
+}
 SNAPSHOT_FIELDS = (
     "opened_ns",
     "closed_ns",
@@ -67,10 +79,13 @@ def answer_to_json(answer: Answer) -> Json:
     return {"steps": [_step_to_json(step) for step in answer.steps], **fields}
 
 
-def answer_from_json(data: Json) -> Answer:
+def answer_from_json(data: Any) -> Answer:
     """Raises ValueError or TypeError, naming what it does not know."""
+    if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
+        raise TypeError(f'{data!r:.60} is no answer: give {{"steps": […]}}')
+    for name in data:
+        checks.known(name, ("steps", *ANSWER_FIELDS), "a field of an answer")
     fields = {name: value for name, value in data.items() if name != "steps"}
-    fields["headers"] = [(name, value) for name, value in _pairs(fields.get("headers", ()))]
     return Answer(*(step for item in data["steps"] for step in _steps(item)), **fields)
 
 
@@ -122,7 +137,7 @@ def _step_to_json(step: Step) -> Json:
             return {type(step).__name__.lower(): True}
 
 
-def _steps(item: Json) -> Iterator[Step]:
+def _steps(item: Any) -> Iterator[Step]:
     match item:
         case {"text_deltas": int(count)}:
             yield from text_deltas(count, item.get("in_one_write", 1))
@@ -145,19 +160,29 @@ def _steps(item: Json) -> Iterator[Step]:
         case {"reset": True}:
             yield reset()
         case _:
-            raise ValueError(f"no step of an answer: {item}")
+            raise _no_step(item)
+
+
+def _no_step(item: object) -> Exception:
+    """What is wrong with `item`: its name, or what belongs to that name."""
+    if not isinstance(item, dict) or not item:
+        return TypeError(f'{item!r:.60} is no step: give an object such as {{"say": "text"}}')
+    name = next(iter(item))
+    try:
+        checks.known(name, STEPS, "a step")
+    except ValueError as unknown:
+        return unknown
+    return ValueError(f"{item!r:.60} is no step: write {STEPS[name]}")
 
 
 def text_deltas(count: int, in_one_write: int = 1, *, whole: bool = True) -> Iterator[Step]:
     """A Chat Completions answer of `count` text events, so many in a write; without its end if
     not `whole`."""
+    checks.count("text_deltas", count, 0)
+    checks.count("in_one_write", in_one_write, 1)
     events = [*chat.deltas(count), *(chat.ending(count) if whole else ())]
     for start in range(0, len(events), in_one_write):
         yield say(events[start : start + in_one_write])
-
-
-def _pairs(headers: Any) -> Any:
-    return headers.items() if isinstance(headers, dict) else headers
 
 
 def _text(data: bytes) -> str:

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import checks
 from .as_json import (
     Json,
     answer_from_json,
@@ -37,11 +38,19 @@ from .provider import ScriptedProvider
 from .script import Answer, stall
 
 SHORT_WAIT = 5.0
+EPILOG = (
+    "It prints one JSON line with where it is. Then it answers each JSON line on its input with one"
+    " on its output:\n\n" + (__doc__ or "").partition("Linux.\n\n")[2]
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _options().parse_args(arguments)
-    provider = ScriptedProvider(*_answers(options), **_manners(options))
+    parser = _options()
+    options = parser.parse_args(arguments)
+    try:
+        provider = ScriptedProvider(*_answers(options), **_manners(options))
+    except (OSError, TypeError, ValueError) as mistake:
+        parser.error(str(mistake))
     with provider:
         _tell(_address(provider))
         _obey(provider)
@@ -50,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _obey(provider: ScriptedProvider) -> None:
     for line in sys.stdin:
         try:
-            command = json.loads(line)
+            command = _order(line)
             reply = _command(command["do"])(provider, command)
         except Exception as error:  # whatever it is, the other process is told
             _tell({"error": str(error), "kind": type(error).__name__})
@@ -58,6 +67,13 @@ def _obey(provider: ScriptedProvider) -> None:
         _tell(reply)
         if command["do"] == "stop":
             return
+
+
+def _order(line: str) -> Json:
+    command = json.loads(line)
+    if not isinstance(command, dict) or not isinstance(command.get("do"), str):
+        raise ValueError('an order is an object such as {"do": "connections"}')
+    return command
 
 
 def _tell(reply: Json) -> None:
@@ -124,8 +140,7 @@ COMMANDS: dict[str, Callable[[ScriptedProvider, Json], Json]] = {
 
 
 def _command(name: str) -> Callable[[ScriptedProvider, Json], Json]:
-    if name not in COMMANDS:
-        raise ValueError(f"no command {name!r}: {', '.join(COMMANDS)}")
+    checks.known(name, COMMANDS, "a command")
     return COMMANDS[name]
 
 
@@ -133,28 +148,48 @@ def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m mmsp.testing",
         description="A scripted provider on a free port of the loopback interface.",
-        epilog="It prints where it is and then obeys JSON lines; see mmsp/testing/command.py.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    say_what = parser.add_argument_group("what it answers (without any: a short text)")
+    say_what = parser.add_argument_group("what it answers (without any: ten short events of text)")
     say_what.add_argument("--script", type=Path, help='a JSON file: {"answers": [...]}')
     say_what.add_argument("--text-deltas", type=int, metavar="N", help="N Chat text events")
     say_what.add_argument("--in-one-write", type=int, default=1, metavar="K", help="K at a time")
     say_what.add_argument("--stall", action="store_true", help="fall silent before the end")
     how = parser.add_argument_group("how it treats connections")
     how.add_argument("--host", default="127.0.0.1", help="its name in base_url and certificate")
-    how.add_argument("--tls", action="store_true")
-    how.add_argument("--tls-hello", choices=("answer", "ignore"), default="answer")
-    how.add_argument("--connect", choices=("answer", "ignore", "refuse"), default="answer")
-    how.add_argument("--tunnel-tls", choices=("answer", "ignore"), default="answer")
-    how.add_argument("--never-accept", action="store_true")
-    how.add_argument("--no-read-body", dest="read_body", action="store_false")
-    how.add_argument("--ignore-eof", action="store_true")
+    how.add_argument("--tls", action="store_true", help="speak HTTPS; ca_file is what to trust")
+    how.add_argument(
+        "--tls-hello", choices=("answer", "ignore"), default="answer", help="what a TLS hello gets"
+    )
+    how.add_argument(
+        "--connect",
+        choices=("answer", "ignore", "refuse"),
+        default="answer",
+        help="what a proxy's CONNECT gets",
+    )
+    how.add_argument(
+        "--tunnel-tls",
+        choices=("answer", "ignore"),
+        default="answer",
+        help="what the TLS hello behind a CONNECT gets",
+    )
+    how.add_argument("--never-accept", action="store_true", help="let connects stay pending")
+    how.add_argument(
+        "--no-read-body",
+        dest="read_body",
+        action="store_false",
+        help="read the head of a request alone",
+    )
+    how.add_argument("--ignore-eof", action="store_true", help="go on with an answer after a FIN")
     return parser
 
 
 def _answers(options: argparse.Namespace) -> list[Answer]:
     if options.script is not None:
-        script = json.loads(options.script.read_text())
+        script = json.loads(options.script.read_text(encoding="utf-8"))
+        if not isinstance(script, dict) or not isinstance(script.get("answers"), list):
+            raise ValueError(f'{options.script} is no script: it holds {{"answers": […]}}')
         return [answer_from_json(answer) for answer in script["answers"]]
     count = 10 if options.text_deltas is None else options.text_deltas
     steps = text_deltas(count, options.in_one_write, whole=not options.stall)

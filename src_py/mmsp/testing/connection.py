@@ -12,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
-from . import tls
+from . import checks, tls
 from .channel import Channel
 from .loop import Loop
 from .play import Action, End, Silence, play
@@ -44,6 +44,13 @@ class Manners:
     tunnel_tls: Hello = "answer"
     read_body: bool = True
     ignore_eof: bool = False
+
+    def __post_init__(self) -> None:
+        checks.name("host", self.host)
+        for flag in ("tls", "read_body", "ignore_eof"):
+            checks.flag(flag, getattr(self, flag))
+        for way, ways in (("tls_hello", Hello), ("connect", Connect), ("tunnel_tls", Hello)):
+            checks.choice(way, getattr(self, way), get_args(ways))
 
 
 class Backstage(Protocol):

@@ -19,13 +19,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from . import checks
 from .as_json import Json, answer_to_json, record_from_json, request_from_json
-from .connection import Connect, Hello
+from .connection import Connect, Hello, Manners
 from .records import ConnectionRecord, ReceivedRequest
-from .script import Answer
+from .script import Answer, check_answers
 
 LONGEST_STOP = 5.0
-KINDS: dict[str, type[Exception]] = {"TimeoutError": TimeoutError, "ValueError": ValueError}
+KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (TimeoutError, TypeError, ValueError)
+}
 
 
 class ProviderProcess:
@@ -43,6 +46,17 @@ class ProviderProcess:
         ignore_eof: bool = False,
         host: str = "127.0.0.1",
     ) -> None:
+        Manners(
+            host=host,
+            tls=tls,
+            tls_hello=tls_hello,
+            connect=connect,
+            tunnel_tls=tunnel_tls,
+            read_body=read_body,
+            ignore_eof=ignore_eof,
+        )  # a mistake is told here, not by the other process
+        checks.flag("never_accept", never_accept)
+        check_answers(answers)
         self._answers = answers
         self._arguments = [
             f"--host={host}",

@@ -14,15 +14,15 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from . import listening, tls
+from . import checks, listening, tls
 from .connection import Connect, Connection, Hello, Manners
 from .loop import Loop
 from .records import STATES, ConnectionRecord, ReceivedRequest
-from .script import Answer
+from .script import Answer, check_answers, gates_of
 from .waiting import Bell
 
 ACCEPTS_IN_A_TURN = 256
@@ -71,6 +71,9 @@ class ScriptedProvider:
             read_body=read_body,
             ignore_eof=ignore_eof,
         )
+        checks.flag("never_accept", never_accept)
+        self._scripted_gates: dict[str, None] = {}  # of all answers there ever were
+        self._look_at(answers)
         self.connections: list[ConnectionRecord] = []
         self.requests: list[ReceivedRequest] = []
         self.loop: Loop
@@ -172,15 +175,25 @@ class ScriptedProvider:
 
     @answers.setter
     def answers(self, answers: list[Answer]) -> None:
+        self._look_at(answers)
         self._answers, self._given = list(answers), 0
 
     def then(self, *answers: Answer) -> Self:
         """Add answers behind those there are."""
+        self._look_at(answers)
         self._answers.extend(answers)
         return self
 
+    def _look_at(self, answers: Sequence[Answer]) -> None:
+        check_answers(answers)
+        self._scripted_gates |= {name: None for each in answers for name in gates_of(each)}
+
     def open(self, gate: str) -> None:
-        """Let everybody through who waits or will wait at that gate; from any thread."""
+        """Let everybody through who waits or will wait at that gate; from any thread.
+
+        Raises ValueError for a gate that no answer has or had.
+        """
+        checks.known(gate, self._scripted_gates, "a gate")
 
         def let_through() -> None:
             self._gates.add(gate)
@@ -218,8 +231,8 @@ class ScriptedProvider:
     ) -> tuple[Callable[[], object], Callable[[], str]]:
         if callable(awaited):
             return lambda: awaited(self), lambda: f"{awaited} is true; {self._seen()}"
-        if awaited not in STATES:
-            raise ValueError(f"{awaited!r} is no state of a connection: {', '.join(STATES)}")
+        checks.known(awaited, STATES, "a state of a connection")
+        checks.count("count", count, 1)
         return (
             lambda: sum(awaited in record.since for record in self.connections) >= count,
             lambda: f"{count} connection(s) that are or were {awaited}; {self._seen()}",

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from . import checks
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -47,6 +49,7 @@ class Bell:
         """Block until `ready()` is true and return it; `told()` is the message of the
         TimeoutError.
         """
+        checks.seconds("timeout", timeout)
         deadline = time.monotonic() + timeout
         with self._condition:
             while not (found := ready()):
@@ -61,6 +64,7 @@ class Bell:
         """The same for asyncio; no thread of an executor is used."""
         import asyncio
 
+        checks.seconds("timeout", timeout)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while not (found := ready()):

@@ -39,13 +39,18 @@ class Proxies:
         return _checked(proxy if "://" in proxy else f"http://{proxy}")
 
 
+_WRITE = "write http://host:port into HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+
+
 def _checked(proxy: str) -> str:
     """`proxy` if it can be used; no message shows it, because a password may stand in it."""
     try:
         parts = urlsplit(proxy)
         usable = bool(parts.hostname) and parts.port != 0  # reading a port that is none raises
     except ValueError:
-        raise TransportError("proxy", "the proxy's URL is malformed", retryable=False) from None
+        raise TransportError(
+            "proxy", f"the proxy's URL is malformed: {_WRITE}", retryable=False
+        ) from None
     if parts.scheme not in ("http", "https"):
         raise TransportError(
             "proxy",
@@ -53,5 +58,5 @@ def _checked(proxy: str) -> str:
             retryable=False,
         )
     if not usable:
-        raise TransportError("proxy", "the proxy's URL names no host", retryable=False)
+        raise TransportError("proxy", f"the proxy's URL names no host: {_WRITE}", retryable=False)
     return proxy
