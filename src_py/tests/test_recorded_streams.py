@@ -150,10 +150,11 @@ def expected_usage(recording: Recording) -> dict[str, int | None]:
     cached = (raw.get("prompt_tokens_details") or {}).get("cached_tokens")
     thoughts = (raw.get("completion_tokens_details") or {}).get("reasoning_tokens")
     prompt, response = raw.get("prompt_tokens"), raw.get("completion_tokens")
-    if response is not None and response >= (
-        thoughts or 0
-    ):  # else the thoughts were left out of it
+    # a part that is more than the whole was left out of it
+    if response is not None and response >= (thoughts or 0):
         response -= thoughts or 0
+    if prompt is not None and prompt >= (cached or 0):
+        prompt -= cached or 0
     return {
         "cached_tokens": cached,
         "prompt_tokens": prompt,
