@@ -320,6 +320,11 @@ class Assembler:
         self._reason, self._word = None, ""
         self._finished, self._after_finish = False, None
 
+    @property
+    def may_take_back(self) -> bool:
+        """Whether the finish has set items free that `drain` takes back from `out`."""
+        return self._after_finish is not None
+
     def drain(self) -> None:
         """After an abort: what came before the finish still goes out, a finish only ends it.
 
