@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .abort_signal import AbortError, AbortSignal
 from .auto_client import AutoLLMClient
+from .integration.server.command import serve
 from .stream import Stream
 from .testing import Answer, ScriptedProvider, Step, chat, pause, say, stall
 from .types import UniMessage
@@ -67,6 +68,9 @@ def demo(stop_after: float | None) -> None:
         console.print(f"[dim]{how}.[/]\n")
         stopped = asyncio.run(_stream(provider, stop_after))
         _report(console, provider, stopped)
+
+
+main.add_command(serve)
 
 
 @dataclass
