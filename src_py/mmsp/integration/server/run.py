@@ -54,10 +54,13 @@ def start_server(
 
 def announce_server(config: ServerConfig, host: str, port: int, *, tls: bool = False) -> None:
     """Print where the server is, what it serves, and that it is open if it has no keys."""
-    print(f"MMSP server: {base_url(host, port, tls=tls)}")
-    print(f"Models: {', '.join(row.server_model_id for row in config.models)}")
+    lines = [
+        f"MMSP server: {base_url(host, port, tls=tls)}",
+        f"Models: {', '.join(row.server_model_id for row in config.models)}",
+    ]
     if not config.api_keys:
-        print("It is open: there are no api_keys, so whoever reaches it may use it.", flush=True)
+        lines.append("It is open: there are no api_keys, so whoever reaches it may use it.")
+    print("\n".join(lines), flush=True)
 
 
 def options_of(**given: Any) -> Options:

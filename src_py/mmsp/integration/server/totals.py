@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -18,9 +19,10 @@ import msgspec
 from prometheus_client import multiprocess
 from prometheus_client.mmap_dict import MmapedDict
 
-__all__ = ["Totals", "shared_totals"]
+__all__ = ["Totals", "ignore_open_files", "leave_totals", "shared_totals"]
 
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+_PREFIX = "mmsp-metrics-"
 _RUNNING = "mmsp_streams"
 
 
@@ -28,7 +30,7 @@ _RUNNING = "mmsp_streams"
 def shared_totals() -> Generator[Totals]:
     """A new folder that workers started meanwhile count in; it is removed at the end."""
     before = os.environ.get(_VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="mmsp-metrics-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder:
         os.environ[_VARIABLE] = folder
         try:
             yield Totals(folder)
@@ -36,6 +38,32 @@ def shared_totals() -> Generator[Totals]:
             del os.environ[_VARIABLE]
             if before is not None:
                 os.environ[_VARIABLE] = before
+
+
+def ignore_open_files() -> None:
+    """Of a worker in the folder: prometheus-client leaves them open until the process ends."""
+    warnings.filterwarnings("ignore", f".*/{_PREFIX}", ResourceWarning)
+
+
+def leave_totals() -> None:
+    """Of a worker whose parent is gone: remove what no living process needs, in the end the folder."""
+    folder = Path(os.environ[_VARIABLE])
+    for file in folder.glob("*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        if pid == os.getpid() or not _lives(pid):
+            file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # others are at work there
+        folder.rmdir()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return False
+    return True
 
 
 class Totals:

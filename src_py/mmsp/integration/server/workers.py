@@ -15,7 +15,8 @@ import multiprocessing
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
@@ -27,7 +28,7 @@ from .log import set_up_log
 from .options import Options
 from .runner import Runner, on_signals, when_aborted
 from .table import Table
-from .totals import Totals
+from .totals import Totals, ignore_open_files, leave_totals
 
 __all__ = ["Supervisor"]
 
@@ -36,6 +37,8 @@ _log = logging.getLogger("mmsp.server")
 _SHORT_LIFE = 5.0  # s; who lives no longer is not replaced at once
 _PAUSE = 1.0  # s
 _LAST = 15.0  # s after the grace, until workers that do not end are killed
+
+_OURS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Order = ServerConfig | str  # a table to serve, "stop" or "hurry"
 
@@ -111,7 +114,7 @@ class Supervisor:
         work = (self._config, self._options, self._listeners, theirs, self._totals.take_lost())
         worker = multiprocessing.get_context("spawn").Process(target=_work, args=work)
         with ours:
-            with theirs:
+            with theirs, _signals_held_back():
                 worker.start()
             self._living.add(worker)
             self._pipes.add(ours)
@@ -147,6 +150,17 @@ class Supervisor:
             self._tell(config)
 
 
+@contextlib.contextmanager
+def _signals_held_back() -> Generator[None]:
+    """For this process and for what it starts meanwhile: a new worker takes them when it can heed them."""
+    resource_tracker.ensure_running()  # which it else does in `start`, and lets signals through
+    signal.pthread_sigmask(signal.SIG_BLOCK, _OURS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
+
+
 async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     seen = asyncio.Event()
@@ -169,10 +183,19 @@ def _work(
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    ignore_open_files()
     if options.log_level is not None:
         set_up_log(options.log_level, as_json=options.log_json)
     raise_descriptor_limit()
-    asyncio.run(_serve(config, options, listeners, orders, lost), debug=options.debug or None)
+    with orders:
+        asyncio.run(_serve(config, options, listeners, orders, lost), debug=options.debug or None)
+        if _is_orphan():
+            leave_totals()
+
+
+def _is_orphan() -> bool:
+    parent = multiprocessing.parent_process()
+    return parent is None or not parent.is_alive()
 
 
 async def _serve(
@@ -189,10 +212,10 @@ async def _serve(
     loop.add_reader(orders.fileno(), lambda: _obey(runner, orders))
     try:
         with on_signals({signal.SIGTERM: runner.stop_once}):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _OURS)
             await runner.run()
     finally:
         loop.remove_reader(orders.fileno())
-        orders.close()
 
 
 def _obey(runner: Runner, orders: Connection) -> None:
