@@ -60,3 +60,20 @@ def demo(stop_after: float | None) -> None:
 
 if __name__ == "__main__":
     main(prog_name="mmsp")
+
+
+@main.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    short_help="Serve models over HTTP; mmsp serve --help tells how.",
+)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def serve(options: tuple[str, ...]) -> None:
+    """Serve models over HTTP: the command of `python -m mmsp.integration.server`."""
+    try:
+        from .integration.server.command import serve as command  # loads a web server
+    except ImportError:  # pragma: no cover - a missing extra
+        raise click.ClickException(
+            "the server needs more than is installed. In a clone of mmsp: pip install '.[server]'"
+        ) from None
+    command.main(list(options), prog_name="mmsp serve")

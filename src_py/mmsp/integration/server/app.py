@@ -38,6 +38,7 @@ class Settings:
     - `redis`: the URL of a Redis or Valkey that all processes share, to stop streams of one another.
     - `workers`: how many processes there are.
     - `body_limit`: bytes of a request.
+    - `debug`: a fault of the server is shown to the caller, with its traceback.
     """
 
     max_streams: int | None = None
@@ -48,6 +49,7 @@ class Settings:
     pace: Pace = field(default_factory=Pace)
     body_limit: int = 50 * 1024 * 1024
     since: float | None = None
+    debug: bool = False
 
 
 class ServerApp:
@@ -107,7 +109,12 @@ class ServerApp:
                     expose_headers=["mmsp-stream-id", "Retry-After"],
                 ),
             )
-        app = Starlette(routes=ROUTES, middleware=middleware, exception_handlers=refuse_unknown)
+        app = Starlette(
+            routes=ROUTES,
+            middleware=middleware,
+            exception_handlers=refuse_unknown,
+            debug=self.settings.debug,
+        )
         app.state.server = self
         return app
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .account import Account, Outcome
 
-__all__ = ["JsonFormatter", "log_request"]
+__all__ = ["JsonFormatter", "log_request", "set_up_log"]
 
 _log = logging.getLogger("mmsp.server")
 
@@ -37,6 +37,15 @@ def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
 
 
+def set_up_log(level: str, *, as_json: bool = False) -> None:
+    """Have this process log to stderr: the server from `level` on, everything else from WARNING on."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(process)d] %(message)s")
+    handler.setFormatter(JsonFormatter() if as_json else text)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    _log.setLevel(level.upper())
+
+
 class JsonFormatter(logging.Formatter):
     """Records as JSON, a line each; a request's fields are members of their own."""
 
@@ -45,6 +54,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
+            "process": record.process,
         }
         fields = getattr(record, "mmsp", None)
         line |= {"message": record.getMessage()} if fields is None else fields

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -91,6 +91,11 @@ class Metrics:
         if account.outcome is Outcome.SUCCESS:
             self._succeeded(model, account)
         self._remember(model, account)
+
+    def lost(self, running: Mapping[str, int]) -> None:
+        """So many streams of each model ended unseen, with the process that held them."""
+        for model, count in running.items():
+            self._ended.labels(model, Outcome.FAILURE.value).inc(count)
 
     def _succeeded(self, model: str, account: Account) -> None:
         first = account.total if account.to_first_event is None else account.to_first_event
