@@ -58,10 +58,6 @@ def demo(stop_after: float | None) -> None:
     sys.exit(status)
 
 
-if __name__ == "__main__":
-    main(prog_name="mmsp")
-
-
 @main.command(
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
@@ -77,3 +73,7 @@ def serve(options: tuple[str, ...]) -> None:
             "the server needs more than is installed. In a clone of mmsp: pip install '.[server]'"
         ) from None
     command.main(list(options), prog_name="mmsp serve")
+
+
+if __name__ == "__main__":
+    main(prog_name="mmsp")

@@ -108,8 +108,6 @@ class PictureFetcher:
         )
 
 
-
-
 def _redirected(call: HttpCall, error: UpstreamError, url: str) -> str:
     """Where an answer sends us; raises the error if it does not."""
     headers = call.headers
