@@ -229,14 +229,19 @@ class Assembler:
         self.content += 1
         self._attach(group, fields)
 
-    def end_item(self, id: Hashable) -> None:
-        """The wire ended the item; ids it never opened are ignored."""
+    def end_item(self, id: Hashable, *, whole: bool = True) -> None:
+        """The wire ended the item; ids it never opened are ignored.
+
+        `whole` is false where that tells nothing of a call's arguments: some wires end an item also when
+        the length limit cut it. Then a finish "length" right behind the call means that it was cut, also
+        where what came of it happens to be JSON.
+        """
         if self.over:
             return
         group = self._open(id) or self._held.get(id)
         if group is None:
             return
-        group.ended = group.ended_on_wire = True
+        group.ended, group.ended_on_wire = True, whole
         if group is self._group:
             self._close_to_deltas()
             self._release()

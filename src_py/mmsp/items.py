@@ -67,7 +67,7 @@ class Group:
     given: Fidelity | None = None  # the fidelity as the decoder gave it
     fidelity: Fidelity | None = None  # the same with wire and host
     ended: bool = False  # no further deltas
-    ended_on_wire: bool = False  # by an end of its own, not by the turn's finish
+    ended_on_wire: bool = False  # by an end of its own that tells that it is whole
 
     def delta(self, piece: Any) -> Item:
         """A later delta of the group."""

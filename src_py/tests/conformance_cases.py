@@ -13,7 +13,43 @@ from typing import Any
 FOLDER = Path(__file__).parents[2] / "conformance"
 
 # The client type whose codec and endpoint a wire's cases are about, unless a case names another.
-WIRES = {"openai_chat": "openai-chat", "mmsp": "mmsp"}
+WIRES = {
+    "openai_chat": "openai-chat",
+    "openai_responses": "openai-responses",
+    "openai_embedding": "openai-embedding",
+    "anthropic_messages": "ant-messages",
+    "google_generate_content": "google-genai",
+    "google_interactions": "google-official",
+    "mmsp": "mmsp",
+}
+
+# What the answers of every wire that streams are tried with: a case of each name, or of the name that the
+# wire has for it, or the reason (in brackets) why it cannot be.
+STREAMING = sorted(WIRES.keys() - {"openai_embedding"})
+MUST = {
+    "text": {},
+    "thinking": {"openai_chat": "reasoning"},
+    "signed-thinking-and-a-call": {"openai_chat": "reasoning-details-signed"},
+    "calls-interleaved": {
+        "google_generate_content": "(its calls come whole)",
+        "mmsp": "(its items are in order already)",
+    },
+    "call-without-arguments": {},
+    "refusal": {
+        "google_interactions": "(it has no word for it)",
+        "mmsp": "(to it a refusal is text, or the finish content_filter)",
+    },
+    "finish-length": {},
+    "arguments-cut-by-the-length": {"google_generate_content": "(its calls come whole)"},
+    "error-first": {"openai_chat": "error-event"},
+    "error-event": {"openai_chat": "error-chunk"},
+    "no-usage": {},
+    "unknown-events": {"openai_chat": "obfuscation-and-unknown-fields"},
+    "unterminated-tail": {"openai_chat": "no-blank-line-at-the-end"},
+    "cut-in-the-middle": {"mmsp": "no-stop"},
+    "cut-inside-an-event": {},
+    "json-error-with-status-200": {},
+}
 
 ABOUT = {"about", "sources"}
 REQUEST = {"model", "messages"}

@@ -20,8 +20,8 @@ class Told:
 
     items: list[Any] = field(default_factory=list)
     stop: Any = None
-    message: Any = None
     error: BaseException | None = None
+    message: Any = None
 
 
 def told(

@@ -23,9 +23,21 @@ from mmsp.registry import CLIENTS
 from mmsp.request import HttpRequest, Target
 from mmsp.sse import EventTooLargeError, Parser
 from mmsp.testing import Answer, ScriptedProvider, cut, gate, reset, say, stall
+from mmsp.types import UniMessage
 from mmsp.wire import from_wire
 from tests.asking import QUESTION, client_of
-from tests.conformance_cases import ANSWERED, ASKED, FOLDER, FORMS, WIRES, Case, cases, folders
+from tests.conformance_cases import (
+    ANSWERED,
+    ASKED,
+    FOLDER,
+    FORMS,
+    MUST,
+    STREAMING,
+    WIRES,
+    Case,
+    cases,
+    folders,
+)
 from tests.reading import Told, told
 from tests.test_grammar import sentences
 
@@ -49,6 +61,13 @@ def test_every_folder_is_a_case_that_is_run_here() -> None:
     forms: tuple[Any, ...] = (ASKED, ANSWERED, *FORMS)
     run = [case for form in forms for case in cases(form)]
     assert {case.path for case in run} == set(folders())
+
+
+@pytest.mark.parametrize("name", MUST)
+@pytest.mark.parametrize("wire", STREAMING)
+def test_every_wire_is_tried_with_what_all_have(wire: str, name: str) -> None:
+    called = MUST[name].get(wire, name)
+    assert called.startswith("(") or (FOLDER / "wires" / wire / f"answer-{called}").is_dir()
 
 
 @pytest.mark.parametrize("path", list(folders()), ids=lambda path: path.name)
@@ -162,6 +181,12 @@ async def test_an_answer_over_a_real_connection(case: Case) -> None:
             await read_on(client.streaming_response([QUESTION]), seen)
     at_home(seen.items, provider)
     assert_told(seen, case)
+
+
+def asked_in(case: Case) -> list[UniMessage]:
+    """As many questions as there are answers: every text that is embedded makes a vector."""
+    vectors = [item for item in case.facts["items"] if item["type"] == "embedding.done"]
+    return [QUESTION] * max(1, len(vectors))
 
 
 def at_home(items: list[Any], provider: ScriptedProvider) -> None:

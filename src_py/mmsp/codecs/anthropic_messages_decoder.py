@@ -235,7 +235,7 @@ class MessagesDecoder(WireDecoder[Event]):
             return
         if opened.input:
             self._assembler.tool_arguments(opened.id, opened.input)
-        self._assembler.end_item(opened.id)
+        self._assembler.end_item(opened.id, whole=False)  # max_tokens ends the block it cuts
 
     def _set_aside(self, opened: _Open) -> None:
         assert opened.aside is not None

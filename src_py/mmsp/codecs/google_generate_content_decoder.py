@@ -154,6 +154,7 @@ class GenerateContentDecoder(WireDecoder[Chunk]):
         elif part.executable_code is not None or part.code_execution_result is not None:
             if (raw := _part_of(data, number)) is not None:
                 self._beside += kept(raw)
+                self._next_item()  # what follows stands behind it when it is sent back
         elif part.thought_signature:
             self._assembler.text(("text", self._signed), "", self._fidelity(part))
         else:

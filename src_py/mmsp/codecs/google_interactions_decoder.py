@@ -231,7 +231,7 @@ class InteractionsDecoder(WireDecoder[Event]):
         if (raw := self._aside.pop(index, None)) is not None:
             self._beside += kept(raw)
         if index in self._last:
-            self._assembler.end_item(self._last.pop(index)[0])
+            self._assembler.end_item(self._last.pop(index)[0], whole=False)
         self._ids.pop(index, None)
 
     def _end(self, interaction: Interaction) -> None:

@@ -189,7 +189,7 @@ class ResponsesDecoder(WireDecoder[Event]):
             case _:
                 output.item = merged(output.item, item)
                 self._complete_call(output, as_text(item.arguments))
-        self._assembler.end_item(output.id)
+        self._assembler.end_item(output.id, whole=item.status != "incomplete")
         if not any(each.begun and not each.done for each in self._outputs.values()):
             self._say_late()
 

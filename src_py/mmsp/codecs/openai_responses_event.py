@@ -85,6 +85,7 @@ class Item(msgspec.Struct, gc=False):
     encrypted_content: str | None = None
     signature: str | None = None
     format: str | None = None
+    status: str | None = None
 
     @property
     def own_id(self) -> str | None:
