@@ -178,7 +178,7 @@ async def test_an_answer_over_a_real_connection(case: Case) -> None:
         client = AutoLLMClient("m", "a-key", provider.base_url, case.client_type, limits=limits)
         seen = Told()
         with contextlib.suppress(MMSPError):
-            await read_on(client.streaming_response([QUESTION]), seen)
+            await read_on(client.streaming_response(asked_in(case)), seen)
     at_home(seen.items, provider)
     assert_told(seen, case)
 
