@@ -115,14 +115,14 @@ def test_answers_given_later_are_looked_at_too() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_gate_that_no_answer_has_is_not_opened(provider: Any) -> None:
+def test_a_gate_whose_name_was_mistyped_is_not_opened(provider: Any) -> None:
     with provider(Answer(gate("go on"), head_gate="begin")) as started:
         started.open("go on")
         started.open("begin")
         with pytest.raises(ValueError, match=r"'goon' is not a gate: did you mean 'go on'\?"):
             started.open("goon")
-    with provider(HELLO) as started, pytest.raises(ValueError, match="a gate: there is none"):
-        started.open("go on")
+    with provider(HELLO) as started:
+        started.open("go on")  # an answer that comes later may have it
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

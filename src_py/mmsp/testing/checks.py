@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 
-__all__ = ["choice", "count", "field", "flag", "known", "name", "seconds", "status"]
+__all__ = ["choice", "count", "field", "flag", "known", "name", "nearest", "seconds", "status"]
 
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -21,9 +21,13 @@ def known(word: object, words: Iterable[str], what: str) -> None:
     words = list(words)
     if word in words:
         return
-    near = difflib.get_close_matches(str(word), words, 1)
+    near = nearest(word, words)
     meant = f"did you mean {near[0]!r}? There are" if near else "there are" if words else "there is"
     raise ValueError(f"{word!r} is not {what}: {meant} {', '.join(words) or 'none'}")
+
+
+def nearest(word: object, words: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(str(word), list(words), 1)
 
 
 def choice(argument: str, value: object, choices: Iterable[str]) -> None:
