@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import decoding, memory, requests, serving, starting, stopping, threads
+from . import decoding, memory, requests, serving, starting, stopping, threads, wires
 from .figures import Chapter, Figure, show, write
 from .neighbours import Neighbours
 from .rig import raise_descriptor_limit
@@ -20,6 +20,7 @@ RESULTS = Path(__file__).parent / "results"
 
 CHAPTERS: dict[str, Callable[..., list[Figure]]] = {
     "Decode and deliver": decoding.measure,
+    "Every wire": wires.measure,
     "From a stop to the close the provider sees": stopping.measure_one,
     "Many silent streams stopped with one signal": stopping.measure_many,
     "Without an event loop": threads.measure,
