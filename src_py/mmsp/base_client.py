@@ -251,7 +251,7 @@ class LLMClient:
         """Close this client's streams, and stop its lists of models. Optional: a client that is dropped
         leaves nothing open.
         """
-        calls = [call for each in list(self._calls.values()) if (call := each()) is not None]
+        calls = self._live_calls()
         for call in calls:
             call.close_now()
         for call in calls:
@@ -341,6 +341,9 @@ class LLMClient:
         )
         self._keep(stream)
         return stream
+
+    def _live_calls(self) -> list[HttpCall]:
+        return [call for each in list(self._calls.values()) if (call := each()) is not None]
 
     def _keep(self, call: HttpCall) -> None:
         """Know of `call` for as long as it lives."""

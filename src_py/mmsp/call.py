@@ -161,7 +161,7 @@ class Call:
             self._wake_at = None
 
     def _stop(self, ending: Ending) -> bool:
-        """End the call from a task on its loop."""
+        """End the call, from any thread: the connection is shut when this returns."""
         won = self._end(ending)
         if won:
             self._cut()
@@ -170,7 +170,7 @@ class Call:
 
     def _settle_soon(self) -> None:
         """Settle, at once on the call's own loop, and there in any case."""
-        if self._loop is None or self._loop is asyncio.get_running_loop():
+        if self._loop is None or self._loop is _running_loop():
             self._settle()
         else:
             self._on_loop(self._settle)
@@ -221,6 +221,13 @@ def leave(exchange: Exchange | None, timer: asyncio.TimerHandle | None) -> None:
         timer.cancel()
     if exchange is not None:
         exchange.abandon()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # on a thread without one
+        return None
 
 
 def _tick(reference: weakref.ref[Call]) -> None:

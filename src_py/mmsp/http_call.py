@@ -94,7 +94,8 @@ class HttpCall(Call):
             del ending  # its error's traceback holds this frame
 
     def close_now(self) -> None:
-        """End it: the connection is shut when this returns, and who waits gets `StreamAbortedError`."""
+        """End it, from any thread: the connection is shut when this returns, and who waits gets
+        `StreamAbortedError`."""
         error = StreamAbortedError(
             "The client was closed before its call was over.", client=self._connector.client
         )

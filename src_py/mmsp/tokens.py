@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -77,7 +78,9 @@ class Tokens:
         self._connector = connector
         self._token: Token | None = None
         self._before = ""  # the token of before, of which a provider may still tell
-        self._renewals: dict[str, Renewal] = {}  # the one of the moment; changed in single steps
+        # The one of the moment, changed in single steps; by process, since what a parent fetches when it
+        # forks never comes to its child.
+        self._renewals: dict[int, Renewal] = {}
 
     async def authorized(self, call: HttpCall, request: HttpRequest) -> HttpRequest:
         """`request` with a token; as it is, when its caller has put an authorization there."""
@@ -99,7 +102,7 @@ class Tokens:
     async def _get(self, call: HttpCall) -> Token:
         while (token := self._token) is None or not token.is_fresh:
             mine = Renewal()
-            current = self._renewals.setdefault("current", mine)
+            current = self._renewals.setdefault(os.getpid(), mine)
             if current is mine:
                 return await self._renew(call, mine)
             await current.wait(call)
@@ -116,7 +119,7 @@ class Tokens:
             renewal.error = copy.copy(error)  # without the traceback, which holds this frame
             raise
         finally:
-            self._renewals.pop("current", None)
+            self._renewals.pop(os.getpid(), None)
             renewal.end()
 
     async def _fetch(self, call: HttpCall) -> Token:

@@ -2,7 +2,8 @@
 
 `cut`, `close`, `detach` and a change of owner exclude each other, so a cut never meets a descriptor
 number that was closed and given to somebody else, nor a kept connection that has gone to another
-exchange. The lock is re-entrant because a signal handler may run inside any of them, on its thread.
+exchange. The lock is re-entrant because a signal handler may run inside any of them, on its thread. A
+forked child may have it locked for ever, by a thread that only its parent has; there it guards nothing.
 
 A cut also keeps the interpreter's lock. `socket.shutdown` gives it up for the moment of the system call,
 and beside a thread that computes gets it back 5 ms later: a thousand connections cut from a thread would
@@ -11,6 +12,7 @@ take seconds. The C function called through `ctypes.PyDLL` does not, and the cal
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -59,8 +61,10 @@ class GuardedSocket(socket.socket):
         The reset matters where a FIN would wait behind bytes the far side does not take. Does nothing
         unless `owner` still owns the socket.
         """
+        if self._process != os.getpid():
+            return
         with self._guard:
-            if self._owner is not owner or self.fileno() == -1 or self._process != os.getpid():
+            if self._owner is not owner or self.fileno() == -1:
                 return
             try:
                 self.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -73,9 +77,12 @@ class GuardedSocket(socket.socket):
             self._owner = owner
 
     def close(self) -> None:
-        with self._guard:
+        with self._guard_here():
             super().close()
 
     def detach(self) -> int:  # takes the number away as closing does
-        with self._guard:
+        with self._guard_here():
             return super().detach()
+
+    def _guard_here(self) -> contextlib.AbstractContextManager[object]:
+        return self._guard if self._process == os.getpid() else contextlib.nullcontext()
