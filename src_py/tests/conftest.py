@@ -62,6 +62,22 @@ def tls(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+@pytest.fixture
+def own_driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For tests of `mmsp.sync`: its thread, loop and kept connections end with the test.
+
+    The loop is in debug mode, in which it refuses what another thread may not do with it.
+    """
+    from mmsp.sync import driver
+
+    driver.stop()
+    if not request.node.get_closest_marker("no_debug"):
+        monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
+    yield
+    driver.stop(patience=10)
+    assert not [each for each in threading.enumerate() if each.name == "mmsp-sync"]
+
+
 @pytest.fixture(scope="session")
 def report_at_the_end(pytestconfig: pytest.Config) -> list[str]:
     """Lines for the end of the run: figures that a test measured and does not judge so finely."""

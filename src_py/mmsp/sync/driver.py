@@ -7,7 +7,7 @@ A thread that wants something hands over an `Errand` and waits for it. The rules
   start is re-entrant, and everything else is a single atomic step.
 - **Signals are not for the driver.** Its thread blocks them, so that the kernel gives each to a thread that
   it can interrupt: the main thread, which runs the handlers, may be waiting for the driver.
-- **Who waits can be interrupted**: waits are for locks, which signal handlers interrupt.
+- **Who waits can be interrupted**: waits are for locks, which signal handlers interrupt (`Errand.wait`).
 - **A forked child has a driver of its own.** Nothing of its parent's is used there, nor closed: the loop's
   descriptors are shared.
 - **Nobody waits for it at the end** of the interpreter, but what it has open is closed.
@@ -46,24 +46,16 @@ class Driver:
 
     def __init__(self) -> None:
         self.is_here = True
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None  # made by the thread, and closed by it
+        self._begun = threading.Event()
         self._end = asyncio.Event()
+        self._stopped = False
         self._errands: set[Errand[Any]] = set()  # those under way: a loop holds its tasks weakly
         self._thread = threading.Thread(target=self._run, name="mmsp-sync", daemon=True)
 
-    @classmethod
-    def started(cls) -> Driver:
-        """A driver that runs, before anybody can wait for it: a signal handler on this thread included."""
-        driver = cls()
-        try:
-            driver._thread.start()
-        except RuntimeError:  # no more threads to be had
-            driver._loop.close()
-            raise
-        except BaseException:  # a signal handler's: the thread runs, and nobody will know it
-            driver.stop(0)
-            raise
-        return driver
+    def start(self) -> None:
+        self._thread.start()
+        self._begun.wait()
 
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `work()`, run on the loop."""
@@ -83,30 +75,37 @@ class Driver:
                 "mmsp.sync was asked to wait on the thread that it reads on (in a callback of a signal, or "
                 "in a __del__): do this on a thread of your own"
             )
-        try:
-            self._loop.call_soon_threadsafe(errand.begin, self._errands)
-        except RuntimeError:  # the loop is closed
-            raise _too_late() from None
+        if not self._call(errand.begin, self._errands):
+            raise _too_late()
 
     def stop(self, patience: float) -> None:
         """Close every connection and end the thread. Who waits for an errand waits on."""
+        self._stopped = True
+        if self._call(self._end.set):
+            self._thread.join(patience)
+
+    def _call(self, work: Callable[..., object], *args: object) -> bool:
+        """Have `work` called on the loop; False when there is none, not yet or no more."""
         try:
-            self._loop.call_soon_threadsafe(self._end.set)
-        except RuntimeError:
-            return  # it has ended
-        self._thread.join(patience)
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(work, *args)
+        except RuntimeError:  # it is closed
+            return False
+        return self._loop is not None
 
     def _run(self) -> None:
         _block_signals()
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._until_the_end())
+            asyncio.run(self._until_the_end())
         finally:
             if _drivers.get("driver") is self:
                 del _drivers["driver"]
 
     async def _until_the_end(self) -> None:
-        await self._end.wait()
+        self._loop = asyncio.get_running_loop()
+        self._begun.set()
+        if not self._stopped:  # looked at after the loop is there: a stop in between finds it
+            await self._end.wait()
 
 
 def current() -> Driver:
@@ -119,9 +118,15 @@ def _start() -> Driver:
     with _starting:
         if _over:
             raise _too_late()
-        if "driver" not in _drivers:
-            _drivers["driver"] = Driver.started()
-        return _drivers["driver"]
+        if "driver" in _drivers:
+            return _drivers["driver"]
+        driver = Driver()
+        try:
+            driver.start()  # before others can wait for it, a signal handler on this thread included
+            return _drivers.setdefault("driver", driver)
+        finally:
+            if _drivers.get("driver") is not driver:  # interrupted, or a signal handler was quicker
+                driver.stop(0)
 
 
 def stop(patience: float = _PATIENCE) -> None:

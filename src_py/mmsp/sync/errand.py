@@ -14,6 +14,8 @@ __all__ = ["Errand"]
 
 T = TypeVar("T")
 
+_GLANCE = 0.05  # s, the most that such a signal is late
+
 
 class Errand(Generic[T]):
     """`work` is run once, on the loop.
@@ -50,8 +52,17 @@ class Errand(Generic[T]):
         self._done.release()
 
     def wait(self) -> None:
-        """Until the work is done. Raises nothing of its own: only what a signal handler raises."""
-        self._done.acquire()
+        """Until the work is done. Raises nothing of its own: only what a signal handler raises.
+
+        A signal interrupts a lock that is being waited for, but one that comes in the last moment before
+        is only noted: the interpreter would call its handler when the wait is over. So the main thread,
+        which runs the handlers, looks up now and then.
+        """
+        if threading.get_ident() == threading.main_thread().ident:
+            while not self._done.acquire(timeout=_GLANCE):
+                pass
+        else:
+            self._done.acquire()
 
     def result(self) -> T:
         """What the work returned, or raised; an abort as `Aborted`."""
