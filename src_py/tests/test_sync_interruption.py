@@ -495,7 +495,7 @@ def stop_after(scene: Scene, way: Way, seconds: float) -> None:
                 scene.events.append(event)
         except (Aborted, KeyboardInterrupt) as error:
             caught.append(error.with_traceback(None))
-        assert (time.monotonic_ns() - sent_ns[0]) / 1e9 <= LIMIT
+        assert (time.monotonic_ns() - sent_ns[0]) / 1e9 < 2  # one that was lost would wait for ever
     assert [type(each) for each in caught] == ERRORS.get(way, [])
     if way != "interrupt":  # which may find the reader between two reads
         assert stream.outcome == ("closed" if way.startswith("close") else "aborted")

@@ -55,6 +55,11 @@ class AutoLLMClient:
             ssl_context=ssl_context,
             allow_private_image_urls=allow_private_image_urls,
         )
+        # It loads the HTTP stack, so not before there is a client; nor later, when a program has threads
+        # and may fork: a child would wait for ever for a module that a thread of its parent loads.
+        from .stream import Stream
+
+        self._make = Stream
         self._streams: dict[int, weakref.ref[Stream]] = {}  # changed by any thread, in single steps
 
     @property
@@ -147,9 +152,7 @@ class AutoLLMClient:
 
     def _stream(self, core: CoreStream) -> Stream:
         """Know of the stream for as long as it lives."""
-        from .stream import Stream  # not before there is a client: it loads the HTTP stack
-
-        stream = Stream(core)
+        stream = self._make(core)
         key, streams = id(stream), self._streams
         streams[key] = weakref.ref(stream, lambda _: streams.pop(key, None))
         return stream
