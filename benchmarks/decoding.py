@@ -16,7 +16,7 @@ from . import floor
 from .figures import Figure
 from .rig import QUESTION, client_of, in_chunks, median, run, text_answer
 
-__all__ = ["measure"]
+__all__ = ["measure", "read"]
 
 TARGET = 3.5
 DELTAS = 20_000
@@ -64,7 +64,7 @@ async def _deltas(provider: ProviderProcess, name: str, answer: Answer, runs: in
     ours: list[float] = []
     bare: list[float] = []
     for _ in range(runs + 1):
-        seconds, events = await _read(client)
+        seconds, events = await read(client)
         ours.append(seconds / events * 1e6)
         bare.append(await _read_bare(provider))
     return Figure.of_runs(name, ours[1:], "µs/event", target=TARGET, floor=median(bare[1:]))
@@ -76,11 +76,11 @@ async def _one_event(provider: ProviderProcess, size: int, runs: int) -> Figure:
     writes = [say(event[start : start + WRITE]) for start in range(0, len(event), WRITE)]
     provider.set_answers(Answer(*writes, say(chat.ending())))
     client = client_of(provider)
-    ours = [(await _read(client))[0] / size * 1e3 for _ in range(runs + 1)]
+    ours = [(await read(client))[0] / size * 1e3 for _ in range(runs + 1)]
     return Figure.of_runs(f"one event of {size} MiB", ours[1:], "ms/MiB")
 
 
-async def _read(client: AutoLLMClient) -> tuple[float, int]:
+async def read(client: AutoLLMClient) -> tuple[float, int]:
     events = 0
     begun = time.perf_counter()
     async for _ in client.streaming_response(QUESTION):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import decoding, memory, requests, serving, starting, stopping
+from . import decoding, memory, requests, serving, starting, stopping, threads
 from .figures import Chapter, Figure, show, write
 from .neighbours import Neighbours
 from .rig import raise_descriptor_limit
@@ -22,6 +22,7 @@ CHAPTERS: dict[str, Callable[..., list[Figure]]] = {
     "Decode and deliver": decoding.measure,
     "From a stop to the close the provider sees": stopping.measure_one,
     "Many silent streams stopped with one signal": stopping.measure_many,
+    "Without an event loop": threads.measure,
     "Small requests, connections kept": requests.measure,
     "Memory": memory.measure,
     "Server": serving.measure,

@@ -160,8 +160,9 @@ def shoot():
 stop, stream, other = (AbortSignal(), *(client.streaming_response([QUESTION]) for _ in range(2)))
 thread = threading.Thread(target=shoot)
 thread.start()
-stopped = 0
-for _ in range(300):
+asked = stopped = 0
+while asked < 200 or len(interrupted) < 200:
+    asked += 2
     stop = AbortSignal()
     other = client.streaming_response([QUESTION], signal=stop)
     stream = client.streaming_response([QUESTION], signal=stop)
@@ -174,12 +175,12 @@ for _ in range(300):
             stopped += 1
 over.set()
 thread.join()
-say(stopped, len(interrupted) > 100)
+say(asked == stopped)
 """
 
 
 def test_a_storm_of_signals_that_stop_never_blocks_the_hand_over() -> None:
-    assert run(STORM, SILENT) == ["600 True"]
+    assert run(STORM, SILENT) == ["True"]
 
 
 # fork

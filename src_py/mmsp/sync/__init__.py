@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 _HOME_OF = {
     "AbortSignal": "mmsp.abort_signal",
     "Aborted": "mmsp.sync.aborted",
-    "AutoLLMClient": "mmsp.sync.client",
+    "AutoLLMClient": "mmsp.sync.auto_client",
     "Stream": "mmsp.sync.stream",
     "TextStream": "mmsp.sync.stream",
 }
@@ -34,7 +34,7 @@ _HOME_OF = {
 if TYPE_CHECKING:
     from ..abort_signal import AbortSignal as AbortSignal
     from .aborted import Aborted as Aborted
-    from .client import AutoLLMClient as AutoLLMClient
+    from .auto_client import AutoLLMClient as AutoLLMClient
     from .stream import Stream as Stream
     from .stream import TextStream as TextStream
 
