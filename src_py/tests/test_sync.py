@@ -309,6 +309,74 @@ def test_a_time_out_ends_a_read() -> None:
             client.streaming_response([QUESTION]).message()
 
 
+# The batches in which events are handed over decide nothing.
+
+RICH = [
+    chat.thinking("hm "),
+    chat.text("Let me "),
+    chat.text("look."),
+    chat.tool_call(0, "c1", "find", '{"a":'),
+    chat.tool_call(1, "c2", "find", '{"b":'),
+    chat.tool_call(2, "c3", "find", '{"c":3}'),
+    chat.arguments(0, "1}"),
+    chat.arguments(1, "2}"),
+    chat.finish("tool_calls"),
+    chat.usage(),
+    chat.done(),
+]
+
+
+@pytest.mark.parametrize("taken", range(1, 12))
+def test_an_abort_at_each_event_leaves_what_it_leaves_on_a_loop(taken: int) -> None:
+    async def on_a_loop() -> list[str]:
+        stream = asynchronous_client_of(provider).streaming_response([QUESTION])
+        events: list[Any] = []
+        with pytest.raises(mmsp.AbortError):
+            while True:
+                events.append(await anext(stream))
+                if len(events) == taken:
+                    stream.abort()
+        return shown(events)
+
+    with ScriptedProvider(Answer(say(RICH), stall())) as provider:
+        client = client_of(provider)
+        stream = client.streaming_response_stateful(QUESTION)
+        events: list[Any] = []
+        with pytest.raises(Aborted):
+            for event in stream:
+                events.append(event)
+                if len(events) == taken:
+                    stream.abort()
+                    client.clear_history()
+        assert shown(events) == asyncio.run(on_a_loop())
+        assert client.get_history() == []
+
+
+def test_an_abort_between_the_last_done_and_the_stop_changes_nothing() -> None:
+    with ScriptedProvider(complete("a")) as provider:
+        client = client_of(provider)
+        stream = client.streaming_response_stateful(QUESTION)
+        assert shown([next(stream), next(stream)]) == ["text.delta a", "text.done a"]
+        stream.abort()
+        assert shown([next(stream)]) == ["stop stop"]
+        assert len(client.get_history()) == 2
+        assert not stream.aborted
+
+
+def test_a_close_drops_what_was_handed_over_and_the_error() -> None:
+    with ScriptedProvider(Answer(say(TEN), stall())) as provider:
+        for abort in (False, True):
+            stream = client_of(provider).streaming_response([QUESTION])
+            next(stream)
+            if abort:
+                stream.abort("why")
+            stream.close()
+            assert list(stream) == []
+            assert stream.aborted is abort
+            with pytest.raises(RuntimeError, match="before its message was whole"):
+                stream.message()
+
+
 # lists of models
 
 

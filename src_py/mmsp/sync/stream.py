@@ -227,6 +227,7 @@ class Stream(Iterator[UniEvent]):
         """Nothing more is delivered; in this order, since another thread may be taking what came."""
         self._closed = True
         self._core._stop(Ending(outcome))
+        self._core._endings["ending"].error = None  # of an abort before
         self._events.clear()
 
 
