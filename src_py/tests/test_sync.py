@@ -33,6 +33,7 @@ from mmsp import (
     UpstreamTimeoutError,
 )
 from mmsp.abort_signal import AbortSignal
+from mmsp.ending import Outcome
 from mmsp.sync import Aborted, AutoLLMClient, Stream, TextStream, driver
 from mmsp.sync.driver import Driver
 from mmsp.testing import Answer, ScriptedProvider, chat, cut, gate, reset, say, stall
@@ -223,6 +224,14 @@ def test_a_partial_message_is_what_has_arrived_also_while_a_thread_reads() -> No
             provider.wait("stalled")
             rest()
             parts.append(stream.partial_message())
+            looked = threading.Event()
+
+            def on_the_loop() -> None:
+                parts.append(stream.partial_message())
+                looked.set()
+
+            driver.current()._call(on_the_loop)
+            assert looked.wait(5)
             stream.close()
 
         parts: list[Any] = []
@@ -230,7 +239,7 @@ def test_a_partial_message_is_what_has_arrived_also_while_a_thread_reads() -> No
             assert shown(list(stream)) == SHOWN
         parts.append(stream.partial_message())
     said = [part["content_items"] for part in parts]
-    assert said == [[{"type": "text.done", "text": "0123456789"}]] * 2
+    assert said == [[{"type": "text.done", "text": "0123456789"}]] * 3
 
 
 def test_a_conversation_is_recorded_and_can_be_changed() -> None:
@@ -498,6 +507,66 @@ def test_each_read_may_come_from_another_thread() -> None:
         assert shown(events)[-1] == "stop stop"
 
 
+@pytest.mark.no_debug
+def test_many_readers_at_once_get_every_event_once() -> None:
+    writes = [
+        say([chat.text(f"{first + each}") for each in range(10)]) for first in range(0, 5000, 10)
+    ]
+    with ScriptedProvider(Answer(*writes, say(chat.answer("x")))) as provider:
+        stream = client_of(provider).streaming_response([QUESTION])
+
+        def read(alone: bool) -> list[Any]:
+            found: list[Any] = []
+            while stream.outcome is None or stream._events:
+                try:
+                    found += [next(stream)] if alone else stream.next_ready()
+                except RuntimeError:  # another one reads
+                    time.sleep(0)
+                except StopIteration:
+                    break
+            return found
+
+        with ThreadPoolExecutor(4) as pool:
+            found = [event for each in pool.map(read, [True, True, False, False]) for event in each]
+        found += list(stream)
+    texts = [line.removeprefix("text.delta ") for line in shown(found)]
+    assert {str(number) for number in range(5000)} <= set(texts)
+    assert len(texts) == 5003
+
+
+@pytest.mark.parametrize("before", ["events", "an abort", "an error"])
+def test_a_close_in_the_moment_of_the_hand_over_drops_what_comes(before: str) -> None:
+    events = [*TEN, chat.error("broken", 500)] if before == "an error" else TEN
+    with ScriptedProvider(Answer(say(events), stall())) as provider:
+        stream = client_of(provider).streaming_response([QUESTION])
+        if before != "events":
+            next(stream)
+            stream.next_ready()
+        if before == "an abort":
+            stream.abort("why")
+        next_ready = stream._core.next_ready
+
+        async def closed_meanwhile() -> list[Any]:
+            try:
+                return await next_ready()
+            finally:
+                stream._end(Outcome.CLOSED)
+
+        stream._core.next_ready = closed_meanwhile  # type: ignore[method-assign]
+        assert list(stream) == []
+        with pytest.raises(StopIteration):
+            next(stream)
+
+
+def test_closing_the_text_closes_the_stream() -> None:
+    with ScriptedProvider(Answer(say(TEN), stall())) as provider:
+        text = client_of(provider).streaming_response([QUESTION]).text()
+        assert next(text) == "0"
+        text.close()
+        assert list(text) == []
+        provider.connections[0].wait_closed(0.2)
+
+
 def test_it_works_where_a_loop_runs() -> None:
     async def cell() -> list[str]:
         return list(client_of(provider).streaming_response([QUESTION]).text())
@@ -635,6 +704,71 @@ def test_after_its_end_the_driver_takes_nothing_and_another_does() -> None:
             next(stream)
         stream.close()
         assert client.streaming_response([QUESTION]).message()
+
+
+def test_a_driver_that_ended_by_itself_is_followed_by_another() -> None:
+    with ScriptedProvider(complete()) as provider:
+        first = driver.current()
+        first._call(first._end.set)
+        first._thread.join(10)
+        assert client_of(provider).streaming_response([QUESTION]).message()
+        assert driver.current() is not first
+
+
+def test_a_signal_handler_that_reads_while_the_driver_starts_uses_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Driver.start
+    found: list[Driver] = []
+
+    def start(mine: Driver) -> None:
+        begin(mine)
+        monkeypatch.setattr(Driver, "start", begin)
+        with handled(lambda: found.append(driver.current())):
+            interrupt_main()
+            while not found:
+                rest()
+
+    monkeypatch.setattr(Driver, "start", start)
+    assert driver.current() is found[0]
+
+
+def test_at_the_end_of_the_interpreter_no_driver_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_over", [])
+    with ScriptedProvider(Answer(say(TEN), stall())) as provider:
+        client = client_of(provider)
+        stream = client.streaming_response([QUESTION])
+        next(stream)
+        mmsp.sync._at_exit()
+        provider.connections[0].wait_closed()
+        for read in (client.streaming_response([QUESTION]).__next__, client.list_models):
+            with pytest.raises(RuntimeError, match="shutting down"):
+                read()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError, RuntimeError, Aborted])
+def test_whatever_a_signal_handler_raises_ends_the_read_and_comes_out(
+    kind: type[BaseException],
+) -> None:
+    """A `TimeoutError` of an alarm, say; also one of the kinds that a stream may end with."""
+    error = kind("mine")
+
+    def handler() -> None:
+        raise error
+
+    def interrupt() -> None:
+        provider.wait("stalled")
+        rest()
+        interrupt_main()
+
+    with ScriptedProvider(Answer(say(TEN), stall())) as provider:
+        stream = client_of(provider).streaming_response([QUESTION])
+        with handled(handler), elsewhere(interrupt), pytest.raises(kind) as caught:
+            list(stream)
+        assert caught.value is error
+        assert (stream.outcome, stream.aborted, stream.reason) == ("cancelled", False, None)
+        assert list(stream) == []
+        provider.connections[0].wait_closed(0.2)
 
 
 def test_the_callers_context_is_that_of_its_call() -> None:

@@ -198,8 +198,10 @@ class Scene:
             self.events.append(next(stream))
         self.provider.open("half")
 
-    def reached(self) -> None:
+    def reached(self, stream: Stream) -> None:
         """The reader waits, and its request is in the phase."""
+        while not stream._readers:
+            time.sleep(0.001)
         if self.phase.reached is not None:
             self.provider.wait(self.phase.reached)
         elif self.phase.ends == "closed":
@@ -324,7 +326,7 @@ def check_waiting(scene: Scene, way: Way) -> None:
     caught: list[BaseException] = []
 
     def stop() -> None:
-        scene.reached()
+        scene.reached(stream)
         if way == "abort from a thread":
             scene.abort()
         elif way == "close from a thread":

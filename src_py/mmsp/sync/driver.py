@@ -38,7 +38,7 @@ _starting = threading.RLock()
 
 
 class RefusedError(RuntimeError):
-    """The driver does not take an errand: nothing has begun."""
+    """There is nobody who could do it, or not now: nothing has begun."""
 
 
 class Driver:
@@ -57,6 +57,10 @@ class Driver:
         self._thread.start()
         self._begun.wait()
 
+    @property
+    def is_this_thread(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
     def do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `work()`, run on the loop."""
         errand = Errand(work)
@@ -70,7 +74,7 @@ class Driver:
         Raises `RefusedError` on the driver's own thread, which would wait for itself for ever, and after
         the end of the interpreter has begun.
         """
-        if threading.get_ident() == self._thread.ident:
+        if self.is_this_thread:
             raise RefusedError(
                 "mmsp.sync was asked to wait on the thread that it reads on (in a callback of a signal, or "
                 "in a __del__): do this on a thread of your own"

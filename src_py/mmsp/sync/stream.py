@@ -8,9 +8,9 @@ is recorded is decided when its end is handed over.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from ..ending import Ending, Outcome
 from ..errors import MMSPError
@@ -21,8 +21,6 @@ from .driver import Driver, RefusedError, current
 from .errand import Errand
 
 __all__ = ["Stream", "TextStream"]
-
-T = TypeVar("T")
 
 
 class Stream(Iterator[UniEvent]):
@@ -86,7 +84,9 @@ class Stream(Iterator[UniEvent]):
 
         Raises what the stream raises, and `RuntimeError` when it was closed or had ended otherwise.
         """
-        return self._read(self._rest)
+        errand = Errand(self._rest)
+        self._read(errand)
+        return errand.result()
 
     def partial_message(self, *, tool_calls: bool = False) -> UniMessage | None:
         """What has arrived, as a message that can be sent back; None when nothing would be left.
@@ -96,7 +96,7 @@ class Stream(Iterator[UniEvent]):
         the whole message. Never called by this library: keeping a part is the caller's decision.
         """
         driver = self._driver
-        if driver is None or not driver.is_here or not self._readers:
+        if driver is None or not driver.is_here or driver.is_this_thread or not self._readers:
             return self._core.partial_message(tool_calls=tool_calls)
 
         async def partial() -> UniMessage | None:  # between two steps of the read
@@ -113,10 +113,10 @@ class Stream(Iterator[UniEvent]):
         return self
 
     def __next__(self) -> UniEvent:
-        if self._events and self._driver is not None and self._driver.is_here:
+        if self._driver is not None and self._driver.is_here:
             try:
                 return self._events.popleft()
-            except IndexError:  # another thread has taken or dropped it
+            except IndexError:
                 pass
         return self._next()
 
@@ -127,12 +127,11 @@ class Stream(Iterator[UniEvent]):
         For who passes the events on, as a view does: one write for all of them.
         """
         events = [next(self)]
-        while self._events:
-            try:
+        try:
+            while True:
                 events.append(self._events.popleft())
-            except IndexError:
-                break
-        return events
+        except IndexError:
+            return events
 
     def abort(self, reason: Any = None) -> None:
         """Stop now, from any thread: the provider's connection is shut when this returns."""
@@ -162,8 +161,10 @@ class Stream(Iterator[UniEvent]):
 
     def _next(self) -> UniEvent:
         while not self._is_closed():
+            errand = Errand(self._fill)
+            self._read(errand)
             try:
-                self._read(self._fill)
+                errand.result()
             except StopAsyncIteration:
                 break
             except (Aborted, MMSPError):
@@ -186,36 +187,30 @@ class Stream(Iterator[UniEvent]):
         self._events.clear()
         return await self._core.message()
 
-    def _read(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `work`, which reads. What a signal handler raises meanwhile ends the stream."""
-        errand = Errand(work)
+    def _read(self, errand: Errand[Any]) -> None:
+        """Have `errand` done, which reads. What a signal handler raises meanwhile ends the stream."""
         try:
             if self._readers.setdefault("reader", errand) is not errand:
-                raise RuntimeError(
+                raise RefusedError(
                     "another thread is reading this stream; it takes one read at a time"
                 )
-            self._wait(self._place(), errand)
-        finally:
-            if self._readers.get("reader") is errand:
-                del self._readers["reader"]
-        return errand.result()
-
-    def _wait(self, driver: Driver, errand: Errand[Any]) -> None:
-        try:
-            driver.send(errand)
+            self._place().send(errand)
             errand.wait()
         except RefusedError:
             raise
         except BaseException:
             self._end(Outcome.CANCELLED)
             raise
+        finally:
+            if self._readers.get("reader") is errand:
+                del self._readers["reader"]
 
     def _place(self) -> Driver:
         driver = self._driver
         if driver is None:
             driver = self._driver = current()
         elif not driver.is_here:
-            raise RuntimeError(
+            raise RefusedError(
                 "this stream was begun before a fork, by the parent of this process: read it there"
             )
         return driver
