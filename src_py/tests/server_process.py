@@ -109,7 +109,7 @@ class ServerProcess:
             self.send(signal.SIGTERM)
         code = await self.ended()
         assert code == 0, self.log
-        assert self.complaints == []
+        assert self.complaints == [], self.log
 
     @property
     def complaints(self) -> list[str]:

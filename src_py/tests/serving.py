@@ -318,6 +318,8 @@ class Caller:
     async def whole(self) -> Reply:
         """The head and all of the body."""
         reply = await self.head()
+        if reply.status == 204:
+            return reply
         if not self.chunked and self.length >= 0:
             reply.body = await self.reader.readexactly(self.length)
             return reply

@@ -266,7 +266,7 @@ async def test_https_is_served_and_announced(tmp_path: Path, workers: str) -> No
             assert told((await rest_of(caller, reply))[-2]) == ENDED
             await caller.hang_up()
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 # ---- ending
@@ -281,7 +281,7 @@ async def test_an_idle_server_ends_at_once(number: int, workers: str) -> None:
         async with server(provider, "--workers", workers, "--grace", "600") as running:
             running.send(number)
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 @BOTH
@@ -298,7 +298,7 @@ async def test_streams_may_end_in_the_time_of_grace(workers: str) -> None:
                 events = (await caller.whole()).events
                 assert (events[-2]["event_type"], events[-1]) == ("stop", "[DONE]")
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 async def _is_refused(place: Place) -> bool:
@@ -325,7 +325,7 @@ async def test_after_the_grace_callers_are_told_and_the_provider_is_closed(worke
                 for connection in provider.connections:
                     await connection.until_closed()
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 @BOTH
@@ -353,7 +353,7 @@ async def test_a_second_signal_skips_the_grace(workers: str) -> None:
                 running.send(signal.SIGINT)
                 assert told((await rest_of(caller, reply))[-2]) == ENDED
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 async def test_the_same_signal_to_all_processes_is_one_signal() -> None:
@@ -402,7 +402,7 @@ async def test_a_caller_that_does_not_read_does_not_hold_the_process(workers: st
             running.send(signal.SIGTERM)
             await provider.connections[0].until_closed()
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 async def test_a_request_that_never_becomes_whole_does_not_hold_the_process() -> None:
@@ -412,7 +412,7 @@ async def test_a_request_that_never_becomes_whole_does_not_hold_the_process() ->
             assert (await request(running.place, "GET", "/v1/models")).status == 200
             running.send(signal.SIGTERM)
             assert await running.ended() == 0
-            assert running.complaints == []
+            assert running.complaints == [], running.log
 
 
 # ---- another table

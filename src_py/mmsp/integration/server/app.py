@@ -44,7 +44,7 @@ class Settings:
     max_streams: int | None = None
     max_streams_per_key: int | None = None
     allow_origins: tuple[str, ...] = ()
-    redis: str | None = None
+    redis: str | None = field(default=None, repr=False)  # it may hold a password
     workers: int = 1
     pace: Pace = field(default_factory=Pace)
     body_limit: int = 50 * 1024 * 1024

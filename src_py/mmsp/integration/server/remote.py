@@ -5,13 +5,16 @@
     mmsp:holder:<name>   channel: commands to the process that holds streams
     mmsp:answer:<name>   list: the holder's answer to one command
 
-Owners are HMACs of keys (`keys.py`); a key never gets here. Where Redis does not answer, streams begin
-and run all the same, and are written down again when it is back.
+Owners are HMACs of keys (`keys.py`); a key never gets here. What a process holds is written down by one
+task, from what runs at that moment and not from what happened, so that a beginning and an end cannot
+overtake each other, and what Redis has lost or missed is made good when it is back. Only a stream whose
+id the caller chose waits for Redis, a second at most: the id may be taken elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -26,6 +29,7 @@ from redis.exceptions import RedisError
 
 from .refusal import unreachable
 from .running import Running, Streams
+from .scripts import REMOVE, WRITE
 
 __all__ = ["Remote"]
 
@@ -38,95 +42,163 @@ _RENEW = 10.0  # s
 _ANSWER = 1.0  # s that the holder has for its answer
 _PATIENCE = 1.0  # s for Redis itself
 _PAUSE = 1.0  # s until Redis is tried again
+_UNSURE = 4.0  # s after Redis is back, in which all processes have written down what they hold
+_AT_ONCE = 500  # streams in one message to Redis
 _GONE = (RedisError, OSError, TimeoutError)
 
 
+class Command(msgspec.Struct):
+    """To the process that holds a stream: end it, and say so in the list `answer`."""
+
+    id: str
+    owner: str
+    reason: Any
+    answer: str
+
+
+class Entry(msgspec.Struct):
+    """What is written down of a stream."""
+
+    owner: str
+    holder: str
+    shown: dict[str, Any]
+
+
 class Remote:
-    """This process's part in it. It begins with the first stream, on that stream's loop."""
+    """This process's part in it, on one loop. It begins by itself with the first stream.
+
+    Raises `ValueError` for a URL that is none.
+    """
 
     def __init__(self, url: str, streams: Streams, end: Callable[[Running, Any], None]) -> None:
-        self._url = url
         self._streams = streams
         self._end = end
         self._holder = f"mmsp:holder:{secrets.token_hex(8)}"
-        self._redis: Any = None  # its types tell neither what is bytes nor what is awaited
+        self._redis: Any = (
+            Redis.from_url(  # its types tell neither what is bytes nor what is awaited
+                url,
+                socket_connect_timeout=_PATIENCE,
+                socket_timeout=_ANSWER + _PATIENCE,
+                retry=Retry(NoBackoff(), 0),
+            )
+        )
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._down_until = 0.0
+        self._changed: dict[
+            str, str
+        ] = {}  # the owners of streams that are not written down as they are
+        self._bell = asyncio.Event()
+        self._has_begun = False
+        self._is_down = False
+        self._is_closed = False
+        self._sure_at = 0.0
 
     # ---- holding
 
     async def claim(self, running: Running) -> bool:
         """Write a stream down; False if one with this id runs in another process."""
-        if time.monotonic() < self._down_until:
+        self.announce(running)  # for the case that this does not come through
+        if self._is_down:
             return True
         try:
-            return await self._write(running, new=True)
+            async with asyncio.timeout(_PATIENCE):
+                return bool(await self._redis.eval(*self._written(running)))
         except _GONE as error:
             self._say_down(error)
             return True
 
     def announce(self, running: Running) -> None:
-        """Write down a stream whose id is new for certain, without waiting."""
-        self._begin()
-        self._later(self.claim(running))
+        """Have a stream written down, without waiting."""
+        if not self._is_closed:
+            self.begin()
+            self._changed[running.id] = running.owner
+            self._bell.set()
 
     def forget(self, running: Running) -> None:
-        if self._redis is not None and time.monotonic() >= self._down_until:
-            self._later(self._remove(running))
+        """The same of its end."""
+        self.announce(running)
 
-    async def _write(self, running: Running, *, new: bool = False) -> bool:
-        entry = msgspec.json.encode(
-            {"owner": running.owner, "holder": self._holder, "shown": running.shown()}
-        )
-        pipe = self._begin().pipeline(transaction=False)
-        pipe.set(_stream(running.id), entry, ex=_LEASE, nx=new)
-        if running.owner:
-            pipe.zadd(_owner(running.owner), {running.id: time.time() + _LEASE})
-            pipe.expire(_owner(running.owner), _LEASE)
-        return bool((await pipe.execute())[0])
+    def _written(self, running: Running) -> tuple[Any, ...]:
+        entry = Entry(running.owner, self._holder, running.shown())
+        keys = _keys(running.id, running.owner)
+        text = msgspec.json.encode(entry)
+        return WRITE, len(keys), *keys, self._holder, running.id, text, _LEASE
 
-    async def _remove(self, running: Running) -> None:
-        pipe = self._begin().pipeline(transaction=False)
-        pipe.delete(_stream(running.id))
-        pipe.zrem(_owner(running.owner), running.id)
-        try:
-            await pipe.execute()
-        except _GONE as error:
-            self._say_down(error)
+    def _removed(self, id: str, owner: str) -> tuple[Any, ...]:
+        keys = _keys(id, owner)
+        return REMOVE, len(keys), *keys, self._holder, id
+
+    # ---- the task that writes and listens
 
     async def _keep(self) -> None:
-        """Hear commands and renew the leases, again and again from the beginning when Redis is gone."""
-        while True:
+        """Again and again from the beginning when Redis is gone."""
+        while (
+            not self._is_closed
+        ):  # a task group that fails while it is cancelled forgets that it was
             try:
-                await self._listen()
-            except _GONE as error:
-                self._say_down(error)
-            await asyncio.sleep(_PAUSE)
+                async with self._redis.pubsub() as channel:
+                    await channel.subscribe(self._holder)
+                    await self._write_changes()
+                    self._say_back()
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(self._listen(channel))
+                        group.create_task(self._renew())
+                        group.create_task(self._write())
+            except* _GONE as group:
+                self._say_down(_first(group))
+            if not self._is_closed:
+                await asyncio.sleep(_PAUSE)
 
-    async def _listen(self) -> None:
-        async with self._begin().pubsub() as channel:
-            await channel.subscribe(self._holder)
-            renewed = 0.0
-            while True:
-                if time.monotonic() >= renewed + _RENEW:
-                    renewed = time.monotonic()
-                    for running in self._streams:
-                        await self._write(running)
-                message = await channel.get_message(ignore_subscribe_messages=True, timeout=1.0)
-                if message is not None:
-                    self._later(self._obey(msgspec.json.decode(message["data"])))
+    async def _listen(self, channel: Any) -> None:
+        while (
+            not _is_cancelled()
+        ):  # redis-py now and then takes a cancellation for its own time-out
+            message = await channel.get_message(ignore_subscribe_messages=True, timeout=1.0)
+            if message is not None:
+                with contextlib.suppress(msgspec.DecodeError):  # no command of ours
+                    self._later(self._obey(msgspec.json.decode(message["data"], type=Command)))
 
-    async def _obey(self, command: dict[str, Any]) -> None:
-        running = self._streams.find(command["id"], command["owner"])
+    async def _renew(self) -> None:
+        while True:
+            self._changed |= {running.id: running.owner for running in self._streams}
+            self._bell.set()
+            await asyncio.sleep(_RENEW)
+
+    async def _write(self) -> None:
+        while not _is_cancelled():
+            await self._bell.wait()
+            await self._write_changes()
+
+    async def _write_changes(self) -> None:
+        """Also without any: Redis that does not answer is noticed so."""
+        while True:
+            self._bell.clear()
+            changes = dict(list(self._changed.items())[:_AT_ONCE])
+            pipe = self._redis.pipeline(transaction=False)
+            pipe.ping()
+            for id, owner in changes.items():
+                self._changed.pop(id)
+                running = self._streams.find(id, owner)
+                if running is None or self._is_closed:
+                    pipe.eval(*self._removed(id, owner))
+                else:
+                    pipe.eval(*self._written(running))
+            try:
+                await pipe.execute()
+            except BaseException:
+                self._changed = changes | self._changed
+                raise
+            if not self._changed:
+                return
+
+    async def _obey(self, command: Command) -> None:
+        running = self._streams.find(command.id, command.owner)
         if running is not None:
-            self._end(running, command["reason"])
-        pipe = self._begin().pipeline(transaction=False)
-        pipe.rpush(command["answer"], b"ended" if running is not None else b"unknown")
-        pipe.expire(command["answer"], 10)
-        try:
+            self._end(running, command.reason)
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.rpush(command.answer, b"ended" if running is not None else b"unknown")
+        pipe.expire(command.answer, 10)
+        with contextlib.suppress(*_GONE):  # then who asked is told that nobody answers
             await pipe.execute()
-        except _GONE as error:
-            self._say_down(error)
 
     # ---- asking
 
@@ -138,16 +210,16 @@ class Remote:
         return await self._ask(self._stop(id, owner, reason))
 
     async def _stop(self, id: str, owner: str, reason: Any) -> bool:
-        redis = self._begin()
-        entry = await redis.get(_stream(id))
-        found = {} if entry is None else msgspec.json.decode(entry)
-        if not found or found["owner"] != owner:
+        text = await self._redis.get(_stream(id))
+        if text is None and (self._is_down or time.monotonic() < self._sure_at):
+            raise unreachable("Redis was away, and it is not known yet what runs elsewhere")
+        entry = None if text is None else msgspec.json.decode(text, type=Entry)
+        if entry is None or entry.owner != owner:
             return False
-        answer = f"mmsp:answer:{secrets.token_hex(16)}"
-        command = {"id": id, "owner": owner, "reason": reason, "answer": answer}
-        if not await redis.publish(found["holder"], msgspec.json.encode(command)):
+        command = Command(id, owner, reason, f"mmsp:answer:{secrets.token_hex(16)}")
+        if not await self._redis.publish(entry.holder, msgspec.json.encode(command)):
             raise unreachable("the process that holds the stream does not listen")
-        said = await redis.blpop([answer], timeout=_ANSWER)
+        said = await self._redis.blpop([command.answer], timeout=_ANSWER)
         if said is None:
             raise unreachable("the process that holds the stream did not answer")
         return bool(said[1] == b"ended")
@@ -157,31 +229,26 @@ class Remote:
         return await self._ask(self._of(owner))
 
     async def _of(self, owner: str) -> list[dict[str, Any]]:
-        redis = self._begin()
-        ids = await redis.zrangebyscore(_owner(owner), time.time(), "+inf")
-        entries = await redis.mget([_stream(id.decode()) for id in ids]) if ids else []
-        return [msgspec.json.decode(entry)["shown"] for entry in entries if entry is not None]
+        ids = await self._redis.zrange(_owner(owner), 0, -1)
+        texts = await self._redis.mget([_stream(id.decode()) for id in ids]) if ids else []
+        entries = [msgspec.json.decode(text, type=Entry) for text in texts if text is not None]
+        return [entry.shown for entry in entries if entry.owner == owner]
 
     async def _ask(self, work: Awaitable[_T]) -> _T:
+        self.begin()
         try:
             async with asyncio.timeout(_ANSWER + 2 * _PATIENCE):
                 return await work
         except _GONE as error:
-            self._say_down(error)
             raise unreachable(f"Redis does not answer ({type(error).__name__})") from None
 
     # ---- life
 
-    def _begin(self) -> Any:
-        if self._redis is None:
-            self._redis = Redis.from_url(
-                self._url,
-                socket_connect_timeout=_PATIENCE,
-                socket_timeout=_ANSWER + _PATIENCE,
-                retry=Retry(NoBackoff(), 0),
-            )
+    def begin(self) -> None:
+        """Listen to commands; before the first stream, to notice already then that Redis is away."""
+        if not self._has_begun:
+            self._has_begun = True
             self._later(self._keep())
-        return self._redis
 
     def _later(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -189,25 +256,50 @@ class Remote:
         task.add_done_callback(self._tasks.discard)
 
     def _say_down(self, error: BaseException) -> None:
-        now = time.monotonic()
-        if now >= self._down_until:
+        if not self._is_down and not self._is_closed:
+            self._is_down = True
             _log.warning(
                 "Redis does not answer (%s): streams go on, stops by id may not reach other processes",
                 type(error).__name__,
             )
-        self._down_until = now + _PAUSE
+
+    def _say_back(self) -> None:
+        if self._is_down:
+            self._is_down = False
+            self._sure_at = time.monotonic() + _UNSURE
+            _log.info("Redis answers again")
 
     async def aclose(self) -> None:
         """Take back what is written down and leave."""
-        redis, tasks = self._redis, list(self._tasks)
+        if self._is_closed:
+            return
+        self._is_closed = True
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if redis is not None:
-            for running in self._streams:
-                await self._remove(running)
-            self._redis = None
-            await redis.aclose()
+        if self._has_begun:
+            self._changed |= {running.id: running.owner for running in self._streams}
+            with contextlib.suppress(*_GONE):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._write_changes()
+        await self._redis.aclose()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _keys(id: str, owner: str) -> list[str]:
+    return [_stream(id), _owner(owner)] if owner else [_stream(id)]
 
 
 def _stream(id: str) -> str:

@@ -19,7 +19,6 @@ from .listening import base_url, bind, check_certificate, raise_descriptor_limit
 from .log import set_up_log
 from .options import HOST, PORT, Options
 from .runner import Runner, on_signals, when_aborted
-from .table import Table
 
 __all__ = ["announce_server", "start_server"]
 
@@ -95,7 +94,8 @@ def run_server(
     load: Load, options: Options, stop: AbortSignal | None, announce: Callable[..., object] | None
 ) -> None:
     config = load()
-    Table(config)  # a row that cannot be served is told before anything listens
+    # What cannot be served is told before anything listens.
+    app = ServerApp(config, options.settings)
     check_certificate(options.certfile, options.keyfile)
     raise_descriptor_limit()
     listeners = bind(options.host, options.port)
@@ -105,7 +105,7 @@ def run_server(
         port = listeners[0].getsockname()[1]
         (announce or announce_server)(config, options.host, port, tls=options.certfile is not None)
         if options.workers == 1:
-            serving = _serve(config, load, options, listeners, stop)
+            serving = _serve(app, load, options, listeners, stop)
         else:
             serving = _supervise(config, load, options, listeners, stop)
         asyncio.run(serving, debug=options.debug or None)
@@ -115,13 +115,13 @@ def run_server(
 
 
 async def _serve(
-    config: ServerConfig,
+    app: ServerApp,
     load: Load,
     options: Options,
     listeners: list[socket.socket],
     stop: AbortSignal | None,
 ) -> None:
-    runner = Runner(ServerApp(config, options.settings), listeners, options)
+    runner = Runner(app, listeners, options)
     handlers: dict[signal.Signals, Callable[[], object]] = {
         signal.SIGTERM: runner.stop,
         signal.SIGINT: runner.stop,

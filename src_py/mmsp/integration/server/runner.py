@@ -66,6 +66,8 @@ class Runner:
 
     async def run(self) -> None:
         """Until the server has ended; nothing of it is left then."""
+        if self._app.remote is not None:
+            self._app.remote.begin()
         serving = asyncio.ensure_future(self._server.serve(self._listeners))
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
@@ -109,7 +111,7 @@ class Runner:
     async def _end_streams(self) -> None:
         _log.info("shutting down; %d streams are running", len(self._app.streams))
         self._app.is_closing = True
-        self._server.close_listeners(self._listeners)
+        await self._server.close_listeners(self._listeners)
         await self._give_grace()
         if len(self._app.streams):
             _log.info("ending %d streams", len(self._app.streams))
@@ -148,7 +150,14 @@ class _Uvicorn(uvicorn.Server):
         finally:
             self.up.set()
 
-    def close_listeners(self, listeners: Sequence[socket.socket]) -> None:
+    async def close_listeners(self, listeners: Sequence[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for server in self.servers:
+            for each in server.sockets:
+                loop.remove_reader(each.fileno())
+        await asyncio.sleep(
+            0
+        )  # asyncio has a task for what was accepted, which needs an open server
         for server in self.servers:
             server.close()
         for each in listeners:

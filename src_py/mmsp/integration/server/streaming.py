@@ -75,6 +75,8 @@ async def _begin(request: Request, server: ServerApp) -> Running:
         await _write_down(server, running, chosen)
     except BaseException:
         server.streams.remove(running)
+        if server.remote is not None:
+            server.remote.forget(running)
         raise
     return running
 
