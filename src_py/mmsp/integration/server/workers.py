@@ -104,7 +104,10 @@ class Supervisor:
         """Have a worker live, one after the other."""
         while not self._stopped.is_set():
             began = time.monotonic()
-            await self._live()
+            try:
+                await self._live()
+            except OSError as error:  # no process or descriptor to be had: the others go on
+                _log.error("a worker could not be started: %s", error)
             if time.monotonic() - began < _SHORT_LIFE and not self._stopped.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopped.wait(), _PAUSE)
