@@ -67,7 +67,7 @@ def server(provider: ProviderProcess, folder: Path) -> Iterator[tuple[int, int]]
     assert process.stdout is not None
     with process, process.stdout:
         try:
-            port = int(process.stdout.readline().split(":")[2].split("/")[0])
+            port = int(process.stdout.readline().split("://")[1].split(":")[1].split("/")[0])
             yield process.pid, port
         finally:
             process.terminate()
