@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from typing import Any
 
 try:
     import click
@@ -54,6 +56,87 @@ def demo(stop_after: float | None) -> None:
     try:
         status = _demo.run(stop_after)
     except _demo.CannotRun as error:
+        raise click.ClickException(str(error)) from None
+    sys.exit(status)
+
+
+def _asks(command: Any) -> Any:
+    """The options that say who is asked."""
+    options = (
+        click.option("--model", "-m", envvar="MMSP_MODEL", required=True, show_envvar=True),
+        click.option("--client-type", "-t", metavar="TYPE", help="The protocol to speak."),
+        click.option("--base-url", "-u", metavar="URL", help="The endpoint, if not the vendor's."),
+        click.option(
+            "--api-key",
+            metavar="KEY",
+            help="Other users of this machine can see it: rather set the vendor's variable.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@main.command(short_help="Ask a model one question.")
+@click.argument("words", nargs=-1, metavar="[QUESTION]...")
+@_asks
+@click.option("--system", "-s", metavar="TEXT", help="The system prompt.")
+@click.option("--image", "-i", multiple=True, metavar="FILE|URL", help="A picture; repeatable.")
+@click.option("--max-tokens", type=click.IntRange(1))
+@click.option("--thinking", is_flag=True, help="Show what the model thinks, on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="The events as they come, one a line.")
+def ask(words: tuple[str, ...], **options: Any) -> None:
+    """Ask a model, and print its answer as it comes.
+
+    What is piped in is added to the question. Ctrl-C stops the answer: exit status 130.
+    """
+    from . import ask as _ask
+
+    text = " ".join(words)
+    if not sys.stdin.isatty():
+        text = "\n\n".join(filter(None, (text, sys.stdin.read().strip())))
+    if not text:
+        raise click.UsageError("there is no question: give one, or pipe it in")
+    config: dict[str, Any] = {
+        "system_prompt": options["system"],
+        "max_tokens": options["max_tokens"],
+        "thinking_summary": options["thinking"] or None,
+    }
+    question = _ask.Question(
+        text,
+        images=options["image"],
+        config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
+        as_json=options["as_json"],
+        thinking=options["thinking"],
+    )
+    _leave_with(lambda: _ask.ask(_endpoint(options), question))
+
+
+@main.command(short_help="The models that an endpoint offers.")
+@_asks
+def models(**options: Any) -> None:
+    """Print the ids of an endpoint's models, one a line.
+
+    `--model` says whose they are, unless `--client-type` does.
+    """
+    from . import ask as _ask
+
+    _leave_with(lambda: _ask.list_models(_endpoint(options)))
+
+
+def _endpoint(options: dict[str, Any]) -> Any:
+    from .ask import Endpoint
+
+    names = ("model", "client_type", "base_url", "api_key")
+    return Endpoint(**{name: options[name] for name in names})
+
+
+def _leave_with(work: Callable[[], int]) -> None:
+    from .ask import CannotAsk
+
+    try:
+        status = work()
+    except CannotAsk as error:
         raise click.ClickException(str(error)) from None
     sys.exit(status)
 

@@ -39,15 +39,19 @@ class Screen:
             self._console.print(f"\n\n{text}" if self._column else text)
         self._column = 0
 
+    def write(self, text: str) -> None:
+        """Text as it is, at once."""
+        with _output_faults():
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
     def piece(self, text: str) -> None:
         """A piece of running text, on the next line if it does not fit on this one."""
         width = self._console.width
         if self._column and self._column + len(text.rstrip()) > width:
             text, self._column = f"\n{text}", 0
         self._column += len(text.lstrip("\n"))
-        with _output_faults():
-            sys.stdout.write(text)
-            sys.stdout.flush()
+        self.write(text)
 
 
 class _Console(Console):

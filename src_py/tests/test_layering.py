@@ -57,13 +57,14 @@ LAYERS = (
     ("clients",),
     ("registry", "auto_client"),
     ("sync",),
-    ("integration", "screen", "demo", "cli"),
+    ("integration", "screen", "demo", "ask", "cli"),
 )
 
 # Within a row nobody imports a neighbour, except:
 NEIGHBOURS = {
     "auto_client": {"registry"},
-    "cli": {"demo", "integration"},
+    "ask": {"screen"},
+    "cli": {"ask", "demo", "integration"},
     "codecs": {"grammar", "wire"},
     "demo": {"screen"},
     "dialects": {"errors", "types"},
