@@ -75,7 +75,8 @@ def own_driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")
     yield
     driver.stop(patience=10)
-    assert not [each for each in threading.enumerate() if each.name == "mmsp-sync"]
+    if left := settle(driving_threads):
+        pytest.fail(f"the test left behind: {left}", pytrace=False)
 
 
 @pytest.fixture(scope="session")
@@ -237,6 +238,10 @@ def running_threads() -> set[threading.Thread]:
         for thread in threading.enumerate()
         if not (thread.daemon and thread.name.startswith(PROCESS_WIDE_THREADS))
     }
+
+
+def driving_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "mmsp-sync"]
 
 
 def describe_thread(thread: threading.Thread) -> str:

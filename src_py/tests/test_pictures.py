@@ -212,7 +212,7 @@ async def test_every_hop_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
             port = host.base_url.split(":")[2].split("/")[0]
             message = await refusal(client_of(provider), f"http://localhost:{port}/a.png")
         assert "127.0.0.1 is an address of a private network" in message
-        assert "allow_private_image_urls=True takes it" in message
+        assert "allow_private_image_urls=True fetches those too" in message
         assert private.connections == []
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from mmsp.testing import Answer, ScriptedProvider, chat, gate, say, stall
+from mmsp.testing import Answer, ScriptedProvider, chat, gate, generate_content, say, stall
+from tests.accounts import account, token
 from tests.asking import complete
 
 SOURCES = Path(__file__).parent.parent
@@ -41,6 +42,7 @@ def started(program: str, provider: ScriptedProvider) -> Iterator[subprocess.Pop
     process = subprocess.Popen(
         [sys.executable, "-X", "dev", "-W", "error", "-c", HEAD + program],
         env=environment,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -255,6 +257,65 @@ def test_a_program_may_fork_while_its_threads_read() -> None:
         *(say(chat.text(f"w{number} ")) for number in range(3000)), say(chat.answer("x"))
     )
     assert run(FORK_WHILE_READING, words) == ["all"]
+
+
+FORK_IN_THE_MIDST = """
+stream = client.streaming_response([QUESTION])
+next(stream)
+(sock,) = stream._core._exchange._sockets
+held, done = threading.Event(), threading.Event()
+def hold():
+    with sock._guard:                  # as the driver's thread does when it closes a connection
+        held.set()
+        done.wait()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    stream.abort("why")
+    stream.close()
+    sock.close()                       # the child's descriptor alone
+    sys.exit(0)
+say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+done.set()
+thread.join()
+stream.close()
+"""
+
+
+def test_a_fork_in_the_midst_of_a_close_leaves_a_child_that_can_close() -> None:
+    assert run(FORK_IN_THE_MIDST, SILENT) == ["0"]
+
+
+FORK_WHILE_A_TOKEN_IS_FETCHED = """
+client = AutoLLMClient("gemini-x", os.environ["ACCOUNT"], os.environ["ORIGIN"], "google-genai")
+waiting = client.streaming_response([QUESTION])
+thread = threading.Thread(target=lambda: say(len(list(waiting))))
+thread.start()
+sys.stdin.readline()                   # the token's server has the request
+child = os.fork()
+if not child:
+    say(client.streaming_response([QUESTION]).message()["content_items"][0]["text"])
+    sys.exit(0)
+say(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+waiting.close()
+thread.join()
+"""
+
+
+def test_a_child_that_is_forked_while_a_token_is_fetched_fetches_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = Answer(say(generate_content.answer("well")))
+    with ScriptedProvider(answer) as vertex, ScriptedProvider(NOT_YET, token()) as tokens:
+        monkeypatch.setenv("ACCOUNT", account(f"{tokens.origin}/token"))
+        monkeypatch.setenv("ORIGIN", vertex.origin)
+        with started(FORK_WHILE_A_TOKEN_IS_FETCHED, vertex) as process:
+            tokens.wait("stalled", timeout=TIME_LIMIT)
+            out, err = process.communicate("go\n", timeout=TIME_LIMIT)
+        assert len(tokens.requests) == 2
+    assert (out.splitlines(), err) == (["well", "0", "0"], "")
 
 
 IN_A_POOL = """

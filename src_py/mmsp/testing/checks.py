@@ -76,8 +76,8 @@ def field(field_name: object, value: object) -> None:
         raise TypeError(f"header {_shown(field_name)}: {_shown(value)}: give two texts")
     if not _FIELD_NAME.fullmatch(field_name):
         raise ValueError(f"{field_name!r} cannot be the name of a header")
-    if any(sign in value for sign in "\r\n\0") or not value.isascii():
-        raise ValueError(f"the value of header {field_name!r} must be ASCII text on one line")
+    if any(sign in value for sign in "\r\n\0") or max(value, default="") > "\xff":
+        raise ValueError(f"the value of header {field_name!r} must be latin-1 text on one line")
 
 
 def _shown(value: object) -> str:
