@@ -1,5 +1,5 @@
-"""A conversation through the server is the one that its client would have had by itself: the same events and
-history here, the same requests there, with sealed thinking, a call and its result, for every client."""
+"""A conversation through the server is the one that its client would have had by itself: the same events
+and history here, the same requests there, with sealed thinking, a call and its result, for every client."""
 
 from __future__ import annotations
 
