@@ -1,67 +1,30 @@
-"""Stopping a stream that another process holds, through Redis or Valkey. Streaming never waits for it.
+"""`Remote`: stopping a stream that another process holds, through Redis or Valkey.
 
-    mmsp:stream:<id>     JSON: the owner, the holder's channel, what is shown; leased for 30 s and renewed
-    mmsp:owner:<owner>   sorted set: the ids of an owner's streams, by the end of their lease
-    mmsp:holder:<name>   channel: commands to the process that holds streams
-    mmsp:answer:<name>   list: the holder's answer to one command
-
-Owners are HMACs of keys (`keys.py`); a key never gets here. What a process holds is written down by one
-task, from what runs at that moment and not from what happened, so that a beginning and an end cannot
-overtake each other, and what Redis has lost or missed is made good when it is back. Only a stream whose
-id the caller chose waits for Redis, a second at most: the id may be taken elsewhere.
+Every process keeps a `Ledger` there of what it holds. Streaming never waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
+from .entries import GONE, Command, Entry, owner_key, stream_key
+from .ledger import PATIENCE, Ledger
 from .refusal import unreachable
 from .running import Running, Streams
-from .scripts import REMOVE, WRITE
 
 __all__ = ["Remote"]
 
 _T = TypeVar("_T")
 
-_log = logging.getLogger("mmsp.server")
-
-_LEASE = 30  # s
-_RENEW = 10.0  # s
 _ANSWER = 1.0  # s that the holder has for its answer
-_PATIENCE = 1.0  # s for Redis itself
-_PAUSE = 1.0  # s until Redis is tried again
-_UNSURE = 4.0  # s after Redis is back, in which all processes have written down what they hold
-_AT_ONCE = 500  # streams in one message to Redis
-_GONE = (RedisError, OSError, TimeoutError)
-
-
-class Command(msgspec.Struct):
-    """To the process that holds a stream: end it, and say so in the list `answer`."""
-
-    id: str
-    owner: str
-    reason: Any
-    answer: str
-
-
-class Entry(msgspec.Struct):
-    """What is written down of a stream."""
-
-    owner: str
-    holder: str
-    shown: dict[str, Any]
 
 
 class Remote:
@@ -71,136 +34,13 @@ class Remote:
     """
 
     def __init__(self, url: str, streams: Streams, end: Callable[[Running, Any], None]) -> None:
-        self._streams = streams
-        self._end = end
-        self._holder = f"mmsp:holder:{secrets.token_hex(8)}"
-        self._redis: Any = (
-            Redis.from_url(  # its types tell neither what is bytes nor what is awaited
-                url,
-                socket_connect_timeout=_PATIENCE,
-                socket_timeout=_ANSWER + _PATIENCE,
-                retry=Retry(NoBackoff(), 0),
-            )
+        self._redis: Any = Redis.from_url(
+            url,
+            socket_connect_timeout=PATIENCE,
+            socket_timeout=_ANSWER + PATIENCE,
+            retry=Retry(NoBackoff(), 0),
         )
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._changed: dict[
-            str, str
-        ] = {}  # the owners of streams that are not written down as they are
-        self._bell = asyncio.Event()
-        self._has_begun = False
-        self._is_down = False
-        self._is_closed = False
-        self._sure_at = 0.0
-
-    # ---- holding
-
-    async def claim(self, running: Running) -> bool:
-        """Write a stream down; False if one with this id runs in another process."""
-        self.announce(running)  # for the case that this does not come through
-        if self._is_down:
-            return True
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                return bool(await self._redis.eval(*self._written(running)))
-        except _GONE as error:
-            self._say_down(error)
-            return True
-
-    def announce(self, running: Running) -> None:
-        """Have a stream written down, without waiting."""
-        if not self._is_closed:
-            self.begin()
-            self._changed[running.id] = running.owner
-            self._bell.set()
-
-    def forget(self, running: Running) -> None:
-        """The same of its end."""
-        self.announce(running)
-
-    def _written(self, running: Running) -> tuple[Any, ...]:
-        entry = Entry(running.owner, self._holder, running.shown())
-        keys = _keys(running.id, running.owner)
-        text = msgspec.json.encode(entry)
-        return WRITE, len(keys), *keys, self._holder, running.id, text, _LEASE
-
-    def _removed(self, id: str, owner: str) -> tuple[Any, ...]:
-        keys = _keys(id, owner)
-        return REMOVE, len(keys), *keys, self._holder, id
-
-    # ---- the task that writes and listens
-
-    async def _keep(self) -> None:
-        """Again and again from the beginning when Redis is gone."""
-        while (
-            not self._is_closed
-        ):  # a task group that fails while it is cancelled forgets that it was
-            try:
-                async with self._redis.pubsub() as channel:
-                    await channel.subscribe(self._holder)
-                    await self._write_changes()
-                    self._say_back()
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(self._listen(channel))
-                        group.create_task(self._renew())
-                        group.create_task(self._write())
-            except* _GONE as group:
-                self._say_down(_first(group))
-            if not self._is_closed:
-                await asyncio.sleep(_PAUSE)
-
-    async def _listen(self, channel: Any) -> None:
-        while (
-            not _is_cancelled()
-        ):  # redis-py now and then takes a cancellation for its own time-out
-            message = await channel.get_message(ignore_subscribe_messages=True, timeout=1.0)
-            if message is not None:
-                with contextlib.suppress(msgspec.DecodeError):  # no command of ours
-                    self._later(self._obey(msgspec.json.decode(message["data"], type=Command)))
-
-    async def _renew(self) -> None:
-        while True:
-            self._changed |= {running.id: running.owner for running in self._streams}
-            self._bell.set()
-            await asyncio.sleep(_RENEW)
-
-    async def _write(self) -> None:
-        while not _is_cancelled():
-            await self._bell.wait()
-            await self._write_changes()
-
-    async def _write_changes(self) -> None:
-        """Also without any: Redis that does not answer is noticed so."""
-        while True:
-            self._bell.clear()
-            changes = dict(list(self._changed.items())[:_AT_ONCE])
-            pipe = self._redis.pipeline(transaction=False)
-            pipe.ping()
-            for id, owner in changes.items():
-                self._changed.pop(id)
-                running = self._streams.find(id, owner)
-                if running is None or self._is_closed:
-                    pipe.eval(*self._removed(id, owner))
-                else:
-                    pipe.eval(*self._written(running))
-            try:
-                await pipe.execute()
-            except BaseException:
-                self._changed = changes | self._changed
-                raise
-            if not self._changed:
-                return
-
-    async def _obey(self, command: Command) -> None:
-        running = self._streams.find(command.id, command.owner)
-        if running is not None:
-            self._end(running, command.reason)
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.rpush(command.answer, b"ended" if running is not None else b"unknown")
-        pipe.expire(command.answer, 10)
-        with contextlib.suppress(*_GONE):  # then who asked is told that nobody answers
-            await pipe.execute()
-
-    # ---- asking
+        self.ledger = Ledger(self._redis, streams, end)
 
     async def stop(self, id: str, owner: str, reason: Any) -> bool:
         """End a stream wherever it runs; False if it is unknown, over, or not this owner's.
@@ -210,8 +50,8 @@ class Remote:
         return await self._ask(self._stop(id, owner, reason))
 
     async def _stop(self, id: str, owner: str, reason: Any) -> bool:
-        text = await self._redis.get(_stream(id))
-        if text is None and (self._is_down or time.monotonic() < self._sure_at):
+        text = await self._redis.get(stream_key(id))
+        if text is None and not self.ledger.is_sure:
             raise unreachable("Redis was away, and it is not known yet what runs elsewhere")
         entry = None if text is None else msgspec.json.decode(text, type=Entry)
         if entry is None or entry.owner != owner:
@@ -229,82 +69,20 @@ class Remote:
         return await self._ask(self._of(owner))
 
     async def _of(self, owner: str) -> list[dict[str, Any]]:
-        ids = await self._redis.zrange(_owner(owner), 0, -1)
-        texts = await self._redis.mget([_stream(id.decode()) for id in ids]) if ids else []
+        ids = await self._redis.zrange(owner_key(owner), 0, -1)
+        texts = await self._redis.mget([stream_key(id.decode()) for id in ids]) if ids else []
         entries = [msgspec.json.decode(text, type=Entry) for text in texts if text is not None]
         return [entry.shown for entry in entries if entry.owner == owner]
 
     async def _ask(self, work: Awaitable[_T]) -> _T:
-        self.begin()
+        self.ledger.begin()
         try:
-            async with asyncio.timeout(_ANSWER + 2 * _PATIENCE):
+            async with asyncio.timeout(_ANSWER + 2 * PATIENCE):
                 return await work
-        except _GONE as error:
+        except GONE as error:
             raise unreachable(f"Redis does not answer ({type(error).__name__})") from None
-
-    # ---- life
-
-    def begin(self) -> None:
-        """Listen to commands; before the first stream, to notice already then that Redis is away."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._later(self._keep())
-
-    def _later(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _say_down(self, error: BaseException) -> None:
-        if not self._is_down and not self._is_closed:
-            self._is_down = True
-            _log.warning(
-                "Redis does not answer (%s): streams go on, stops by id may not reach other processes",
-                type(error).__name__,
-            )
-
-    def _say_back(self) -> None:
-        if self._is_down:
-            self._is_down = False
-            self._sure_at = time.monotonic() + _UNSURE
-            _log.info("Redis answers again")
 
     async def aclose(self) -> None:
         """Take back what is written down and leave."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._has_begun:
-            self._changed |= {running.id: running.owner for running in self._streams}
-            with contextlib.suppress(*_GONE):
-                async with asyncio.timeout(_PATIENCE):
-                    await self._write_changes()
+        await self.ledger.aclose()
         await self._redis.aclose()
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _keys(id: str, owner: str) -> list[str]:
-    return [_stream(id), _owner(owner)] if owner else [_stream(id)]
-
-
-def _stream(id: str) -> str:
-    return f"mmsp:stream:{id}"
-
-
-def _owner(owner: str) -> str:
-    return f"mmsp:owner:{owner}"

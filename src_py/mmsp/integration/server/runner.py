@@ -67,7 +67,7 @@ class Runner:
     async def run(self) -> None:
         """Until the server has ended; nothing of it is left then."""
         if self._app.remote is not None:
-            self._app.remote.begin()
+            self._app.remote.ledger.begin()
         serving = asyncio.ensure_future(self._server.serve(self._listeners))
         stopped = asyncio.ensure_future(self._stopped.wait())
         try:
@@ -155,9 +155,7 @@ class _Uvicorn(uvicorn.Server):
         for server in self.servers:
             for each in server.sockets:
                 loop.remove_reader(each.fileno())
-        await asyncio.sleep(
-            0
-        )  # asyncio has a task for what was accepted, which needs an open server
+        await asyncio.sleep(0)  # what was accepted has a task, which needs an open server
         for server in self.servers:
             server.close()
         for each in listeners:

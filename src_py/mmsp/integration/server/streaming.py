@@ -76,7 +76,7 @@ async def _begin(request: Request, server: ServerApp) -> Running:
     except BaseException:
         server.streams.remove(running)
         if server.remote is not None:
-            server.remote.forget(running)
+            server.remote.ledger.forget(running)
         raise
     return running
 
@@ -94,8 +94,8 @@ async def _write_down(server: ServerApp, running: Running, chosen: str | None) -
     if server.remote is None:
         return
     if chosen is None:
-        server.remote.announce(running)
-    elif not await server.remote.claim(running):
+        server.remote.ledger.announce(running)
+    elif not await server.remote.ledger.claim(running):
         raise conflict(f"a stream with the id {running.id} is running")
 
 
@@ -126,4 +126,4 @@ async def _run(
     finally:
         server.streams.remove(running)
         if server.remote is not None:
-            server.remote.forget(running)
+            server.remote.ledger.forget(running)
