@@ -16,6 +16,7 @@ import pytest
 from mmsp import AutoLLMClient
 from mmsp.integration.server import create_server_app
 from mmsp.integration.server.relay import Pace
+from mmsp.registry import CLIENTS
 from mmsp.testing import Answer, ScriptedProvider, chat, generate_content, pause, say, stall
 from tests.asking import QUESTION, complete
 from tests.serving import KEY, MODEL, ROUTES, Caller, Place, app_for, request, row, served
@@ -70,6 +71,39 @@ async def test_a_caller_that_leaves_closes_the_providers_connection(
             await leave(caller)
             assert await closed_after(provider, left_ns) < LIMIT_NS
             await asyncio.wait_for(app.streams.none_left(), 5)
+
+
+@pytest.mark.parametrize("client_type", [each for each in CLIENTS if each != "mmsp"])
+async def test_a_caller_that_leaves_closes_the_connection_of_every_kind_of_client(
+    client_type: str,
+) -> None:
+    """Embeddings too, which do not stream, and are asked for in several requests."""
+    with ScriptedProvider(SILENT_HEAD) as provider:
+        app = create_server_app([row(provider, client_type=client_type)], [KEY])
+        async with served(app) as place, Caller(place) as caller:
+            await caller.ask(
+                messages=[QUESTION] * 3000 if "embedding" in client_type else [QUESTION]
+            )
+            await provider.until("answering")
+            left_ns = time.monotonic_ns()
+            await hang_up(caller)
+            assert await closed_after(provider, left_ns) < LIMIT_NS
+            await asyncio.wait_for(app.streams.none_left(), 5)
+    assert len(provider.requests) == 1
+
+
+async def test_a_provider_that_goes_on_writing_holds_nobody_up() -> None:
+    words = [step for _ in range(300) for step in (say(chat.text("x" * 1000)), pause(0.005))]
+    with ScriptedProvider(Answer(*words, stall()), ignore_eof=True) as provider:
+        app = app_for(provider, KEY)
+        async with served(app) as place, Caller(place) as caller:
+            await caller.ask()
+            reply = await caller.head()
+            await caller.until_event(reply)
+            left_ns = time.monotonic_ns()
+            await hang_up(caller)
+            await asyncio.wait_for(app.streams.none_left(), 5)
+            assert time.monotonic_ns() - left_ns < LIMIT_NS
 
 
 @pytest.mark.parametrize("route", ROUTES)
