@@ -64,7 +64,7 @@ def measure(*, full: bool, uvloop: bool) -> list[Figure]:
             figures += _read(provider, name, target, runs, uvloop=uvloop)
             if full and (sdk := _read_with_the_sdk(provider, runs)):
                 figures.append(Figure.of_runs(f"{name}, the OpenAI SDK", sdk, "µs/event"))
-        provider.set_answers(SILENT)
+    with ProviderProcess(SILENT) as provider:  # one that no kept connection leads to
         return figures + _stop(provider, 500 if full else 200)
 
 
