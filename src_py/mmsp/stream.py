@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self, cast
@@ -37,15 +36,14 @@ from .masking import masked
 from .plain import kind_of
 from .reader import AnswerReader
 from .request import HttpRequest
+from .silence import Silence
 from .trace import Trace, Writing, WrittenTrace, size_of
 from .types import UniEvent, UniMessage, UsageMetadata
 
 __all__ = ["Stream", "TextStream", "unix_milliseconds"]
 
-_LINGER = 2.0  # s, for the end of the body after the terminal event
 _WRITTEN_ON_THE_LOOP = 1_000_000  # bytes; the trace of so many takes a few ms to write
 _MOST_READY = 256  # events that are handed out together
-_QUIET = 10.0  # s of waiting without content or usage, after a finish reason and no terminal event
 
 
 class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
@@ -84,7 +82,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._out = self._reader.out
         self._decode = self._reader.decode
         self._prepare: Callable[[Stream], Awaitable[Sequence[HttpRequest]]] | None = prepare
-        self._requests: deque[HttpRequest] = deque()  # those still to be sent
+        self._requests: list[HttpRequest] = []  # those still to be sent, the next one last
         self._owed = 0  # items, by the requests sent so far, where each input makes one
         self._commit = commit
         self._message: UniMessage | None = None
@@ -93,11 +91,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         self._size = 0
         self._busy = False
         self._now = 0
-        self._content_seen = 0
-        self._content_at = 0.0
-        self._seen: object = None
-        self._quiet_since = 0.0
-        self._terminal_at: float | None = None
+        self._silence = Silence(assembler)
 
     # what the caller sees
 
@@ -310,9 +304,9 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         prepare, self._prepare = self._prepare, None  # it may hold the whole request
         try:
             if prepare is not None:
-                self._requests.extend(await prepare(self))
+                self._requests = [*reversed(await prepare(self))]
                 self._size = sum(len(each.body) for each in self._requests)
-            request = self._requests.popleft()
+            request = self._requests.pop()
             self._owed += request.owed
             await self._ask(request)
             self._reader.assembler.secrets = self._connector.secrets  # a token's among them
@@ -354,29 +348,22 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
 
     async def _wait_for_content(self, now: float, waited_since: float) -> None:
         """Wait for the socket, under the time-out that counts at the moment."""
-        if self._terminal_at is not None:
-            await self._wait(self._terminal_at + _LINGER)
-        elif self._reader.assembler.finish_reason is not None:
-            await self._wait(self._quiet_at(waited_since))
-        else:
+        wake_at = self._silence.end_at(waited_since)
+        if wake_at is None:
             try:
                 wake_at = self._content_deadline(now, waited_since)
             except MMSPError as error:
                 self._fail(error)
-            else:
-                await self._wait(wake_at)
+                return
+        await self._wait(wake_at)
 
     def _content_deadline(self, now: float, waited_since: float) -> float | None:
-        content = self._reader.assembler.content
-        if content != self._content_seen:
-            self._content_seen = content
-            self._content_at = now
-        if not content:
+        if not self._reader.assembler.content:
             return self._check_first_event(now)
         idle = self._connector.timeouts.idle
         if idle is None:
             return None
-        due = max(self._content_at, waited_since) + idle
+        due = self._silence.too_long_at(now, waited_since, idle)
         if now >= due:
             raise self._connector.timed_out("idle")
         return due
@@ -385,19 +372,8 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         exchange = self._exchange
         if exchange is None or exchange.ended or exchange.failure is not None:
             return True
-        if self._reader.decoder.terminal:
-            self._terminal_at = self._terminal_at or now
-            return now >= self._terminal_at + _LINGER
-        assembler = self._reader.assembler
-        if assembler.finish_reason is None:
-            return False
-        if (seen := (assembler.content, assembler.usage_metadata)) != self._seen:
-            self._seen, self._quiet_since = seen, now
-        return now >= self._quiet_at(waited_since)
-
-    def _quiet_at(self, waited_since: float) -> float:
-        """When a wire that has told its finish reason will have been quiet for long enough."""
-        return max(self._quiet_since, waited_since) + _QUIET
+        terminal = self._reader.decoder.terminal
+        return self._silence.is_the_end(now, waited_since, terminal=terminal)
 
     async def _finish(self) -> None:
         """The wire is over: commit the turn, or say what is wrong with it."""
@@ -458,7 +434,7 @@ class Stream(HttpCall, AsyncGenerator[UniEvent, None]):
         if self._exchange is not None:
             self._exchange.abandon()  # what may still come of it is nothing
         self._reader.next_answer()
-        self._terminal_at = None
+        self._silence.next_answer()
 
     def _record(self, message: UniMessage) -> None:
         """The commit: from here on nothing can take the turn back."""

@@ -371,7 +371,7 @@ async def test_each_part_may_come_in_another_form(forms: str) -> None:
 async def test_a_part_whose_body_does_not_end_is_left_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._LINGER", 0.05)
+    monkeypatch.setattr("mmsp.silence._LINGER", 0.05)
     wire = WIRES["openai-embedding"]
     first = Answer(say(as_event(wire.answer([0.0, 1.0], 1))), stall())
     with ScriptedProvider(first, Answer.json(wire.answer([2.0, 3.0], 1))) as provider:

@@ -70,8 +70,8 @@ def answer_of(end: End, pieces: str) -> Answer:
 async def test_an_end(
     client_type: str, end: End, pieces: str, tls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", end.quiet)
-    monkeypatch.setattr("mmsp.stream._LINGER", end.linger)
+    monkeypatch.setattr("mmsp.silence._QUIET", end.quiet)
+    monkeypatch.setattr("mmsp.silence._LINGER", end.linger)
     signal = AbortSignal()
     whole = Answer(*map(say, WIRES[client_type].answer("All is well")))
     with ScriptedProvider(answer_of(end, pieces), whole, tls=tls) as provider:
@@ -254,7 +254,7 @@ async def test_what_an_answer_lacks_decides_its_end(
 async def test_silence_ends_an_answer_only_when_it_has_a_finish_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", 0.1)
+    monkeypatch.setattr("mmsp.silence._QUIET", 0.1)
     with ScriptedProvider(Answer(say(chat.text("a")), stall())) as provider:
         client: AutoLLMClient = client_of(provider)
         async with client.streaming_response([QUESTION]) as stream:
@@ -270,7 +270,7 @@ async def test_silence_ends_an_answer_only_when_it_has_a_finish_reason(
 async def test_usage_behind_the_finish_reason_begins_the_silence_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", 0.4)
+    monkeypatch.setattr("mmsp.silence._QUIET", 0.4)
     answer = Answer(
         say([chat.text("a"), chat.finish()]),
         pause(0.25),

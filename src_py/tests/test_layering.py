@@ -48,7 +48,7 @@ LAYERS = (
     ),
     ("timer",),
     ("abort_signal", "ending", "transport"),
-    ("reader", "connector", "trace"),
+    ("reader", "silence", "connector", "trace"),
     ("call",),
     ("http_call",),
     ("model_list", "pictures", "tokens"),

@@ -505,7 +505,7 @@ async def test_a_finish_reason_and_a_clean_end_are_complete_without_the_terminal
 async def test_a_finish_reason_and_silence_are_complete_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", 0.1)
+    monkeypatch.setattr("mmsp.silence._QUIET", 0.1)
     answer = Answer(segment(chat.text("a"), chat.finish()), stall())
     with ScriptedProvider(answer) as provider:
         message = await client_of(provider).streaming_response([QUESTION]).message()

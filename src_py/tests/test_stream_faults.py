@@ -113,7 +113,7 @@ async def test_a_key_that_the_provider_repeats_is_masked_everywhere(answer: Answ
 async def test_usage_that_waits_in_the_socket_is_read_however_long_the_caller_was_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", 0.1)
+    monkeypatch.setattr("mmsp.silence._QUIET", 0.1)
     answer = Answer(
         say([chat.text("a"), chat.finish()]), pause(0.05), say([chat.usage(prompt=7), chat.done()])
     )
@@ -131,7 +131,7 @@ async def test_usage_that_waits_in_the_socket_is_read_however_long_the_caller_wa
 async def test_heartbeats_after_the_finish_reason_do_not_hold_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", 0.1)
+    monkeypatch.setattr("mmsp.silence._QUIET", 0.1)
     beats: list[Step] = [
         step for _ in range(100) for step in (say("data: : keepalive\n\n"), pause(0.03))
     ]

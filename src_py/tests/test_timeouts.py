@@ -154,7 +154,7 @@ async def test_pieces_that_are_held_back_are_content_too() -> None:
 async def test_after_the_finish_reason_no_time_for_content_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mmsp.stream._QUIET", 0.5)
+    monkeypatch.setattr("mmsp.silence._QUIET", 0.5)
     answer = Answer(say([chat.text("a"), chat.finish()]), stall())
     with ScriptedProvider(answer) as provider:
         client = client_of(provider, timeouts=Timeouts(first_event=0.1, idle=0.1))
