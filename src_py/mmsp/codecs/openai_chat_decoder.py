@@ -61,7 +61,7 @@ class ChatDecoder(WireDecoder[Chunk]):
         self._block = 0  # counts what those signatures end
         self._calls: list[_Call] = []
         self._named: dict[str, int] = {}  # calls that came without an id, by their tool's name
-        self._by_index: dict[int, _Call] = {}
+        self._by_index: dict[int | None, _Call] = {}  # never of None
         self._by_id: dict[str, _Call] = {}
 
     def whole(self, body: bytes) -> None:
@@ -136,7 +136,11 @@ class ChatDecoder(WireDecoder[Chunk]):
                 self._parts(delta.content)
         if delta.tool_calls:
             for piece in delta.tool_calls:
-                self._call(piece)
+                known = self._by_index.get(piece.index)
+                if known is None or piece.function is None or piece.function.name:
+                    self._call(piece)
+                elif piece.function.arguments:  # nothing but that: nearly all pieces
+                    say.tool_arguments(known.id, piece.function.arguments)
         if delta.refusal:
             say.text("refusal", delta.refusal)
 
