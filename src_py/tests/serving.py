@@ -26,6 +26,7 @@ from starlette.routing import Mount
 
 from mmsp.integration.server import create_server_app
 from mmsp.integration.server.app import ServerApp
+from mmsp.integration.server.protocol import OneAtATime
 from mmsp.testing import ScriptedProvider
 from tests.asking import QUESTION
 
@@ -63,7 +64,7 @@ def app_for(provider: ScriptedProvider, *keys: str, **settings: Any) -> ServerAp
 
 
 @contextlib.asynccontextmanager
-async def run_uvicorn(app: Any, http: str = "h11", **options: Any) -> AsyncIterator[int]:
+async def run_uvicorn(app: Any, http: Any = "h11", **options: Any) -> AsyncIterator[int]:
     """uvicorn with `app` on this loop; its port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     config = uvicorn.Config(
@@ -177,7 +178,15 @@ def mounted(app: ServerApp, path: str) -> Starlette:
     return Starlette(routes=[Mount(path, app)])
 
 
-ROUTES = ("uvicorn h11", "uvicorn httptools", "hypercorn", "middleware twice", "mounted", "nginx")
+ROUTES = (
+    "our runner",
+    "uvicorn h11",
+    "uvicorn httptools",
+    "hypercorn",
+    "middleware twice",
+    "mounted",
+    "nginx",
+)
 
 
 @contextlib.asynccontextmanager
@@ -191,6 +200,8 @@ async def served(app: Any, route: str = "uvicorn h11") -> AsyncIterator[Place]:
         runner = run_behind_nginx(app, Path(folder.name))
     elif route == "middleware twice":
         runner = run_uvicorn(Through(Through(app)))
+    elif route == "our runner":
+        runner = run_uvicorn(app, OneAtATime)
     elif route == "mounted":
         runner = run_uvicorn(mounted(app, "/llm"))
     else:

@@ -92,6 +92,39 @@ async def test_a_caller_that_leaves_closes_the_connection_of_every_kind_of_clien
     assert len(provider.requests) == 1
 
 
+@pytest.mark.parametrize("leave", [hang_up, reset, None])
+async def test_a_caller_that_has_sent_another_request_ahead_is_heard_too(
+    leave: Left | None,
+) -> None:
+    """Or rather hung up on, as soon as it does."""
+    with ScriptedProvider(MID_ITEM) as provider:
+        app = app_for(provider, KEY)
+        async with served(app, "our runner") as place, Caller(place) as caller:
+            await caller.ask()
+            await waiting_for(provider, caller, "mid-item")
+            left_ns = time.monotonic_ns()
+            await caller.ask()
+            if leave is not None:
+                await leave(caller)
+            assert await closed_after(provider, left_ns) < LIMIT_NS
+            await asyncio.wait_for(app.streams.none_left(), 5)
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/models/", "//v1/models", "/V1/models", "/v1/../v1/models"])
+async def test_a_path_that_is_nearly_a_route_is_none(path: str) -> None:
+    with ScriptedProvider(complete()) as provider:
+        async with served(app_for(provider, KEY)) as place:
+            assert (await request(place, "GET", path)).status == 404
+
+
+@pytest.mark.parametrize("path", ["/v1%2Fmodels", "/%76%31/models", "/v1/%6dodels"])
+async def test_a_path_that_is_written_otherwise_needs_a_key_too(path: str) -> None:
+    with ScriptedProvider(complete()) as provider:
+        async with served(app_for(provider, KEY)) as place:
+            assert (await request(place, "GET", path, key=None)).status == 401
+
+
 async def test_a_provider_that_goes_on_writing_holds_nobody_up() -> None:
     words = [step for _ in range(300) for step in (say(chat.text("x" * 1000)), pause(0.005))]
     with ScriptedProvider(Answer(*words, stall()), ignore_eof=True) as provider:

@@ -115,6 +115,7 @@ class ServerApp:
             exception_handlers=refuse_unknown,
             debug=self.settings.debug,
         )
+        app.router.redirect_slashes = False  # what has no route is told, not sent elsewhere
         app.state.server = self
         return app
 

@@ -26,6 +26,7 @@ from ...abort_signal import AbortSignal
 from .app import ServerApp
 from .config import ServerConfig
 from .options import Options
+from .protocol import OneAtATime
 
 __all__ = ["Runner", "on_signals", "when_aborted"]
 
@@ -50,7 +51,7 @@ class Runner:
         self._server = _Uvicorn(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=OneAtATime,
                 ws="none",
                 lifespan="off",
                 log_config=None,
