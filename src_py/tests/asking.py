@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from types import ModuleType
 from typing import Any
 
 from mmsp import AutoLLMClient
@@ -37,6 +38,11 @@ def client_of(
 def complete(text: str = "All is well") -> Answer:
     """A whole answer, an event a write."""
     return Answer(*(say(each) for each in chat.answer(text)))
+
+
+def complete_on(wire: ModuleType, text: str = "All is well") -> Answer:
+    """The same on another wire."""
+    return Answer(*(say(each) for each in wire.answer(text)))
 
 
 async def events_of(stream: AsyncIterator[UniEvent]) -> list[UniEvent]:
