@@ -1,7 +1,8 @@
 """`python -m benchmarks.quick`: the main figures in one table, within a minute.
 
 `--full` takes more runs, the large cases, and the chapters that take their time; `--only WORD` the
-chapters with that word in their names; `--uvloop` another event loop; `--write` keeps the figures as JSON in `benchmarks/results/`.
+chapters with that word in their names; `--uvloop` another event loop; `--write` keeps the figures as JSON
+in `benchmarks/results/`.
 """
 
 from __future__ import annotations
