@@ -112,6 +112,19 @@ def ask(words: tuple[str, ...], **options: Any) -> None:
     _leave_with(lambda: _ask.ask(_endpoint(options), question))
 
 
+@main.command(short_help="Talk with a model.")
+@_asks
+@click.option("--system", "-s", metavar="TEXT", help="The system prompt.")
+def chat(**options: Any) -> None:
+    """Talk with a model, message by message; /help lists the commands there are.
+
+    The first Ctrl-C stops the answer and keeps the conversation, the second leaves.
+    """
+    from .conversation import chat as talk
+
+    _leave_with(lambda: talk(_endpoint(options), options["system"]))
+
+
 @main.command(short_help="The models that an endpoint offers.")
 @_asks
 def models(**options: Any) -> None:

@@ -57,14 +57,15 @@ LAYERS = (
     ("clients",),
     ("registry", "auto_client"),
     ("sync",),
-    ("integration", "screen", "demo", "ask", "cli"),
+    ("integration", "screen", "demo", "ask", "conversation", "cli"),
 )
 
 # Within a row nobody imports a neighbour, except:
 NEIGHBOURS = {
     "auto_client": {"registry"},
     "ask": {"screen"},
-    "cli": {"ask", "demo", "integration"},
+    "cli": {"ask", "conversation", "demo", "integration"},
+    "conversation": {"ask", "screen"},
     "codecs": {"grammar", "wire"},
     "demo": {"screen"},
     "dialects": {"errors", "types"},
