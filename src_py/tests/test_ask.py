@@ -156,6 +156,30 @@ def test_a_mistake_is_told_with_what_to_do(words: list[str], status: int, told: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("shell", "word"), [("bash", "complete"), ("zsh", "compdef"), ("fish", "complete")]
+)
+def test_shells_complete_commands(shell: str, word: str) -> None:
+    def told(**environment: str) -> str:
+        done = subprocess.run(
+            COMMAND,
+            env=ENVIRONMENT | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        return done.stdout
+
+    assert word in told(_MMSP_COMPLETE=f"{shell}_source")
+    if shell == "bash":
+        names = told(_MMSP_COMPLETE="bash_complete", COMP_WORDS="mmsp ", COMP_CWORD="1")
+        assert {"ask", "chat", "demo", "models", "serve"} <= set(
+            names.replace("plain,", "").split()
+        )
+
+
 # ---- being stopped
 
 

@@ -489,6 +489,17 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
                 assert (await caller.whole()).status == 413
 
 
+async def test_a_body_that_does_not_go_on_is_refused_and_its_sender_hung_up_on() -> None:
+    with ScriptedProvider(complete()) as provider:
+        app = app_for(provider, KEY, pace=Pace(body=0.1))
+        async with served(app, "our runner") as place, Caller(place) as caller:
+            await caller.send("POST", "/v1/stream", b"{", headers={"Content-Length": "1000"})
+            reply = await caller.whole()
+            assert (reply.status, reply.error["type"]) == (408, "RequestTimeoutError")
+            assert await caller.reader.read() == b""
+    assert provider.requests == []
+
+
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded"])
 async def test_a_body_that_does_not_say_that_it_is_json_is_refused(kind: str) -> None:
     with ScriptedProvider(complete()) as provider:

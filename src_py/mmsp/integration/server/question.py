@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,24 +25,36 @@ __all__ = ["CallerLeftError", "Question", "read_body"]
 _NO_OWNER = "open"  # the traces' folder of a server without keys
 
 
+_PATIENCE = 30.0  # s
+
+
 class CallerLeftError(Exception):
     """The caller hung up before its request was whole."""
 
 
-async def read_body(request: Request, limit: int) -> bytes:
-    """The body. Raises `Refusal` (413) and `CallerLeftError`; what is refused is not read to its end."""
+async def read_body(request: Request, limit: int, patience: float = _PATIENCE) -> bytes:
+    """The body. Raises `Refusal` (413, or 408 after so many seconds without a byte) and
+    `CallerLeftError`; what is refused is not read to its end.
+    """
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
     body = bytearray()
     try:
-        async for piece in request.stream():
+        pieces = request.stream()
+        while True:
+            async with asyncio.timeout(patience):
+                piece = await anext(pieces, None)
+            if piece is None:
+                return bytes(body)
             body += piece
             if len(body) > limit:
                 raise _too_large(limit)
     except ClientDisconnect:
         raise CallerLeftError from None
-    return bytes(body)
+    except TimeoutError:
+        told = f"nothing of the body came for {patience:g} s"
+        raise Refusal(408, "RequestTimeoutError", told, {"Connection": "close"}) from None
 
 
 def _too_large(limit: int) -> Refusal:

@@ -41,10 +41,13 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """Seconds: of silence until the head goes out by itself, and until a comment follows."""
+    """Seconds: of silence until the head goes out by itself, and until a comment follows; and without a
+    byte of a request's body.
+    """
 
     head: float = 10.0
     keep_alive: float = 15.0
+    body: float = 30.0
 
 
 class Relay:

@@ -61,7 +61,8 @@ async def _begin(request: Request, server: ServerApp) -> Running:
     chosen = _chosen_id(request)
     id = chosen or new_id()
     server.streams.check(id, owner)
-    body = await read_body(request, server.settings.body_limit)
+    settings = server.settings
+    body = await read_body(request, settings.body_limit, settings.pace.body)
     content_type = request.headers.get("content-type", "")
 
     def ask() -> Running:
