@@ -1,7 +1,7 @@
 """What an event costs, in calls of functions: the same on every machine, however busy it is.
 
-`benchmarks/` measures time. This keeps what is paid for each event from growing unseen: a call more is about
-a twentieth of a microsecond. A bound is what was counted, and one call more.
+`benchmarks/` measures time. This keeps what is paid for each event from growing unseen: a call more is
+about a twentieth of a microsecond. A bound is what was counted, and one call more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tests.interruption_table import EXHAUSTIVE, WIRES
 COUNT = 1000
 TARGET = Target("https://host.example/v1")
 
-# Calls an event, of Python's functions and of others, from the bytes to the item: text, thinking, arguments.
+# Calls an event, of Python's functions and of others, from the bytes to the item: text, thinking,
+# arguments.
 BOUNDS: dict[str, tuple[float, float, float | None]] = {
     "openai-chat": (15.4, 14.4, 15.4),
     "openai-responses": (15.4, 16.4, 16.5),
